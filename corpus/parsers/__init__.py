@@ -1,0 +1,1 @@
+"""Parsers: one format family a file, each `parse(path, options) -> ParsedDocument`."""

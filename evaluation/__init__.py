@@ -1,0 +1,3 @@
+"""Models -> verified scores, statistics, reports."""
+
+import workspace as workspace

@@ -1,0 +1,1 @@
+"""One verdict per answer, shared by data checks, rewards and benchmarks."""

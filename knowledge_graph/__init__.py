@@ -1,0 +1,3 @@
+"""Corpus -> entities, mentions, relations, communities, explorer."""
+
+import workspace as workspace

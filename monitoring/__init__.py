@@ -1,0 +1,3 @@
+"""Metrics exporter, alert rules, dashboards."""
+
+import workspace as workspace

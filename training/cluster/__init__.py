@@ -1,0 +1,1 @@
+"""Where a training job runs: on this machine or on a Slurm cluster."""

@@ -1,0 +1,83 @@
+"""A training job and the one interface that every launcher offers.
+
+The supervisor (`training.train`) submits an attempt, polls it, reads its metrics from disk, and
+decides what comes next. It may die and come back at any time: `submit` is idempotent by
+`job.key` and the handle is on disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+# Contract between trainers and supervisor.
+EXIT_DONE = 0
+EXIT_RESUME = 75  # stopped on request or before walltime, checkpoint written: run me again
+EXIT_NEVER_AGAIN = 93  # a fault of the user's input or configuration: do not retry
+
+
+@dataclass(frozen=True)
+class Job:
+    """One attempt of one run."""
+
+    key: str  # unique per run and attempt, e.g. "dsm-<run>-<attempt>"
+    command: tuple[
+        str, ...
+    ]  # what torchrun starts on each rank: ("-m", "training.trainers.sft", ...)
+    attempt_dir: Path  # logs, rendered script, handle.json, exit.json
+    nodes: int = 1
+    processes_per_node: int = 1
+    cpus_per_process: int = 1
+    gpus_per_node: int = 0
+    time_limit_s: int = 24 * 3600
+    environment: dict[str, str] = field(default_factory=dict)
+    exclude_nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class JobHandle:
+    """Enough to find the job again from another process."""
+
+    key: str
+    launcher: str  # local | slurm
+    job_id: str  # process group id, or Slurm job id
+
+
+class JobState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"  # exit 0
+    RESUMABLE = "resumable"  # exit 75
+    FAILED = "failed"  # other exits
+    NEVER_AGAIN = "never_again"  # exit 93
+    CANCELLED = "cancelled"
+    LOST = "lost"  # node failure, killed by a signal, vanished from the scheduler
+
+
+TERMINAL = frozenset(JobState) - {JobState.PENDING, JobState.RUNNING}
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """What is known now. `detail` is for people; `nodes` are the scheduler's names."""
+
+    state: JobState
+    detail: str = ""
+    exit_code: int | None = None
+    nodes: tuple[str, ...] = ()
+
+
+class Launcher(Protocol):
+    """Implemented by `training.cluster.local` and `training.cluster.slurm`."""
+
+    def submit(self, job: Job) -> JobHandle:
+        """Start `job`, or find it if it was submitted before (same key)."""
+        ...
+
+    def poll(self, handle: JobHandle, job: Job) -> JobStatus: ...
+
+    def cancel(self, handle: JobHandle, job: Job) -> None:
+        """Ask it to stop (checkpoint, exit 75), then kill what is left."""
+        ...

@@ -1,0 +1,1 @@
+"""What torchrun starts: one trainer a file."""

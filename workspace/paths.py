@@ -1,0 +1,64 @@
+"""Where everything lies inside a workspace. No other module joins these names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from workspace.errors import UserError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The folder that all stages share.
+
+    corpus/ graph/ datasets/<name>/ runs/<run>/ evaluations/<id>/ models/ , as laid down in
+    docs/architecture.md.
+    """
+
+    root: Path
+
+    @property
+    def corpus(self) -> Path:
+        return self.root / "corpus"
+
+    @property
+    def graph(self) -> Path:
+        return self.root / "graph"
+
+    def dataset(self, name: str) -> Path:
+        return self.root / "datasets" / safe_name(name)
+
+    @property
+    def runs(self) -> Path:
+        return self.root / "runs"
+
+    def run(self, name: str) -> Path:
+        return self.runs / safe_name(name)
+
+    @property
+    def evaluations(self) -> Path:
+        return self.root / "evaluations"
+
+    def evaluation(self, evaluation_id: str) -> Path:
+        return self.evaluations / safe_name(evaluation_id)
+
+    @property
+    def models(self) -> Path:
+        return self.root / "models"
+
+    @property
+    def locks(self) -> Path:
+        return self.root / ".locks"
+
+
+def safe_name(name: str) -> str:
+    """`name` if it is one plain path component, else `UserError`."""
+    if not _NAME.fullmatch(name):
+        raise UserError(
+            f"name {name!r}: use letters, digits, dot, dash and underscore (at most 128)"
+        )
+    return name

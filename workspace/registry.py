@@ -1,0 +1,122 @@
+"""Model registry: `models/<name>.json`, a list of versions with lineage, scores and stage.
+
+    register(ws, "dsm", run="sft-1", path="runs/sft-1/final", lineage={...}) -> ModelVersion
+    set_stage(ws, "dsm", 1, "promoted")
+
+One file per model name, rewritten atomically under the `models` lock.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from workspace import publish
+from workspace.errors import UserError
+from workspace.locking import stage_lock
+from workspace.manifest import now
+from workspace.paths import Workspace, safe_name
+
+Stage = Literal["candidate", "promoted", "retired"]
+
+
+class ModelVersion(BaseModel):
+    """One trained model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+    version: int
+    run: str
+    path: str = Field(description="folder with the Hugging Face files, relative to the workspace")
+    base_model: str
+    lineage: dict[str, str] = Field(description="corpus, graph, dataset, recipe -> key or hash")
+    scores: dict[str, float] = Field(default_factory=dict, description="benchmark metric -> value")
+    stage: Stage = "candidate"
+    created: str
+
+
+def versions(workspace: Workspace, name: str) -> list[ModelVersion]:
+    """All versions of `name`, oldest first; empty when there are none."""
+    path = _file(workspace, name)
+    if not path.exists():
+        return []
+    return _Versions.model_validate_json(path.read_text(encoding="utf-8")).versions
+
+
+def register(
+    workspace: Workspace,
+    name: str,
+    *,
+    run: str,
+    path: str,
+    base_model: str,
+    lineage: dict[str, str],
+) -> ModelVersion:
+    """Add a version as `candidate`; the same run and lineage is registered once."""
+    with stage_lock(workspace, "models", wait_s=30):
+        known = versions(workspace, name)
+        for version in known:
+            if version.run == run and version.lineage == lineage and version.path == path:
+                return version
+        added = ModelVersion(
+            name=name,
+            version=len(known) + 1,
+            run=run,
+            path=path,
+            base_model=base_model,
+            lineage=lineage,
+            created=now(),
+        )
+        _save(workspace, name, [*known, added])
+        return added
+
+
+def record_scores(
+    workspace: Workspace, name: str, version: int, scores: dict[str, float]
+) -> ModelVersion:
+    """Merge `scores` into a version."""
+    current = _find(workspace, name, version)
+    return _replace(workspace, current.model_copy(update={"scores": {**current.scores, **scores}}))
+
+
+def set_stage(workspace: Workspace, name: str, version: int, stage: Stage) -> ModelVersion:
+    """Promote, retire or demote a version; promoting retires the one promoted before."""
+    current = _find(workspace, name, version)
+    if stage == "promoted":
+        for other in versions(workspace, name):
+            if other.stage == "promoted" and other.version != version:
+                _replace(workspace, other.model_copy(update={"stage": "retired"}))
+    return _replace(workspace, current.model_copy(update={"stage": stage}))
+
+
+class _Versions(BaseModel):
+    versions: list[ModelVersion]
+
+
+def _find(workspace: Workspace, name: str, version: int) -> ModelVersion:
+    for known in versions(workspace, name):
+        if known.version == version:
+            return known
+    raise UserError(f"model {name!r} has no version {version} in {workspace.models}")
+
+
+def _replace(workspace: Workspace, changed: ModelVersion) -> ModelVersion:
+    with stage_lock(workspace, "models", wait_s=30):
+        kept = [
+            changed if known.version == changed.version else known
+            for known in versions(workspace, changed.name)
+        ]
+        _save(workspace, changed.name, kept)
+    return changed
+
+
+def _save(workspace: Workspace, name: str, all_versions: list[ModelVersion]) -> None:
+    publish.write_text(
+        _file(workspace, name), _Versions(versions=all_versions).model_dump_json(indent=2) + "\n"
+    )
+
+
+def _file(workspace: Workspace, name: str) -> Path:
+    return workspace.models / f"{safe_name(name)}.json"
