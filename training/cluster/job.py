@@ -25,7 +25,7 @@ class Job:
     key: str  # unique per run and attempt, e.g. "dsm-<run>-<attempt>"
     command: tuple[
         str, ...
-    ]  # what torchrun starts on each rank: ("-m", "training.trainers.sft", ...)
+    ]  # for each rank, e.g. ("-m", "training.trainers.sft")
     attempt_dir: Path  # logs, rendered script, handle.json, exit.json
     nodes: int = 1
     processes_per_node: int = 1
