@@ -1,0 +1,52 @@
+# `make help` lists the targets. Each one installs what it needs and skips what is there.
+SHELL := /bin/bash
+PY := .venv/bin/python
+WORKSPACE ?= demo/workspace
+
+APT_TOOLS := iverilog bubblewrap
+APT_DOCS := yosys-doc ngspice-doc
+APT_SLURM := slurmctld slurmd slurm-client munge
+APT_BROWSER := chromium
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo demo-slurm serve test lint types unit lock bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}'
+
+setup: ## make .venv with everything that the tests need
+	@deploy/setup demo
+
+demo: setup ## documents to an evaluated model on this machine, in about 15 minutes
+	@deploy/setup apt $(APT_TOOLS) $(APT_DOCS)
+	@examples/run_demo $(WORKSPACE)
+
+demo-slurm: setup ## the demo's training on a real Slurm cluster started on this machine
+	@deploy/setup apt $(APT_TOOLS) $(APT_DOCS) $(APT_SLURM)
+	@examples/run_demo --slurm $(WORKSPACE)
+
+serve: setup ## Prefect server, deployments and a worker; prints the address of the UI
+	@deploy/setup apt $(APT_TOOLS)
+	@$(PY) -m flows.serve
+
+test: setup ## everything that CI runs: lint, types, tests
+	@deploy/setup apt $(APT_TOOLS) $(APT_SLURM) $(APT_BROWSER) yosys-doc
+	@$(MAKE) --no-print-directory lint types unit
+
+lint: setup
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: setup
+	$(PY) -m mypy
+
+unit: setup
+	$(PY) -m pytest
+
+lock: setup ## resolve requirements.lock anew from pyproject.toml (torch stays out of it)
+	.venv/bin/uv pip compile pyproject.toml --all-extras --python-version 3.11 --no-header \
+		--no-annotate --generate-hashes --no-emit-package torch -o requirements.lock
+	@! grep -n '://' requirements.lock
+
+clean: ## remove what the demo and the tools left (not .venv)
+	rm -rf demo build .pytest_cache .mypy_cache .ruff_cache .hypothesis
