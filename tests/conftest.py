@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Machines are shared and noisy: no test here judges by wall time.
+settings.register_profile("dsm", deadline=None, print_blob=True)
+settings.load_profile("dsm")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

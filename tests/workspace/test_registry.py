@@ -1,0 +1,57 @@
+"""Model versions: registered once, promoted one at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workspace import registry
+from workspace.errors import UserError
+from workspace.paths import Workspace
+
+
+def add(workspace: Workspace, run: str) -> registry.ModelVersion:
+    return registry.register(
+        workspace,
+        "dsm",
+        run=run,
+        path=f"runs/{run}/final",
+        base_model="models/base/tiny",
+        lineage={"dataset": "abc"},
+    )
+
+
+def test_a_run_is_registered_once(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    assert add(workspace, "one").version == add(workspace, "one").version == 1
+    assert add(workspace, "two").version == 2
+    assert [v.run for v in registry.versions(workspace, "dsm")] == ["one", "two"]
+
+
+def test_promotion_retires_the_model_before(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    add(workspace, "one")
+    add(workspace, "two")
+    registry.set_stage(workspace, "dsm", 1, "promoted")
+    registry.set_stage(workspace, "dsm", 2, "promoted")
+    assert [v.stage for v in registry.versions(workspace, "dsm")] == ["retired", "promoted"]
+
+
+def test_scores_are_merged(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    add(workspace, "one")
+    registry.record_scores(workspace, "dsm", 1, {"qa": 0.5})
+    version = registry.record_scores(workspace, "dsm", 1, {"rtl": 0.25})
+    assert version.scores == {"qa": 0.5, "rtl": 0.25}
+
+
+@pytest.mark.parametrize("name", ["../evil", "", "a/b", ".hidden", "x" * 200])
+def test_a_name_is_one_plain_path_component(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError):
+        registry.versions(Workspace(tmp_path), name)
+
+
+def test_an_unknown_version_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no version 7"):
+        registry.set_stage(Workspace(tmp_path), "dsm", 7, "promoted")
