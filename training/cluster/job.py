@@ -17,15 +17,25 @@ EXIT_DONE = 0
 EXIT_RESUME = 75  # stopped on request or before walltime, checkpoint written: run me again
 EXIT_NEVER_AGAIN = 93  # a fault of the user's input or configuration: do not retry
 
+# A launcher asks the ranks to stop by creating this file in `Job.attempt_dir`; rank 0 looks for it
+# after each step, all ranks agree, checkpoint and exit with EXIT_RESUME. It works over any shared
+# file system, where torchrun would die of a signal or swallow it.
+STOP_FILE = "stop-requested"
+
 
 @dataclass(frozen=True)
 class Job:
-    """One attempt of one run."""
+    """One attempt of one run.
 
-    key: str  # unique per run and attempt, e.g. "dsm-<run>-<attempt>"
-    command: tuple[
-        str, ...
-    ]  # for each rank, e.g. ("-m", "training.trainers.sft")
+    `command` is what each rank runs, after the Python interpreter: ("-m", "training.trainers.sft",
+    "<spec.json>"). With several ranks start it through `python -m training.cluster.torchrun
+    <torchrun options> <command>`, which takes the options of torchrun and exits with the code of
+    the first rank that failed (torchrun itself always exits with 1); a single rank may be started
+    directly.
+    """
+
+    key: str  # unique per run, stage and attempt, e.g. "dsm-<run>-sft-<attempt>"
+    command: tuple[str, ...]
     attempt_dir: Path  # logs, rendered script, handle.json, exit.json
     nodes: int = 1
     processes_per_node: int = 1
