@@ -17,17 +17,17 @@ _PREFIXES: Final = {
     **{"f": -15, "p": -12, "n": -9, "u": -6, "µ": -6, "μ": -6, "m": -3},
     **{"": 0, "k": 3, "M": 6, "G": 9, "T": 12},
 }
-_PREFIXED: Final = (
+_PREFIXED_NAMES: Final = (
     "V A W Hz s m g F H Ω ohm J C Pa eV S T B b bit bits bps Wh Ah VA var Vpp Vrms N Nm Sps baud"
-).split()
-_PLAIN: Final = (
-    "% ‰ ppm ppb K °C °F ° deg rad dB dBm dBc dBV dBi min h hr hrs d day days week weeks month "
-    "months year years byte bytes KB KiB MiB GiB kbit Mbit Gbit Kbps kbps Mbps Gbps MT/s rpm RPM "
-    "cycle cycles clk clocks LSB LSBs mil mils in inch ft px pcs pieces unit units lb oz L l ml bar "
-    "psi sq □ $ € £ ¥ USD EUR GBP p.u. pu cm mm² mm2 µm² um2 cm² cm2 m² m2 m³ m3 Ω/sq LUTs FFs"
-).split()
-_UNITS: Final = frozenset(_PLAIN) | {p + u for p in _PREFIXES for u in _PREFIXED}
-_CURRENCIES: Final = "$€£¥"
+)
+_PLAIN_NAMES: Final = """
+    % ‰ ppm ppb K °C °F ° deg rad dB dBm dBc dBV dBi min h hr hrs d day days week weeks month
+    months year years byte bytes KB KiB MiB GiB kbit Mbit Gbit Kbps kbps Mbps Gbps MT/s rpm RPM
+    cycle cycles clk clocks LSB LSBs mil mils in inch ft px pcs pieces unit units lb oz L l ml
+    bar psi sq □ $ € £ ¥ USD EUR GBP p.u. pu cm mm² mm2 µm² um2 cm² cm2 m² m2 m³ m3 Ω/sq LUTs FFs
+"""
+_PREFIXED: Final = frozenset(_PREFIXED_NAMES.split())
+_UNITS: Final = frozenset(_PLAIN_NAMES.split()) | {p + u for p in _PREFIXES for u in _PREFIXED}
 _NUMBER: Final = re.compile(
     r"""(?P<currency>[$€£¥]?)\s?
         (?P<sign>[-+−–]?)
@@ -39,7 +39,7 @@ _NUMBER: Final = re.compile(
 _HEADER_UNIT: Final = re.compile(r"\s*(?:[\[(]\s*(?P<inner>[^\[\]()]{1,12}?)\s*[\])])\s*$")
 _EMPTY: Final = frozenset(["", "-", "–", "—", "−", "--", "---", "n/a", "N/A", "n.a.", "NA", "…"])
 # Glued to a digit, these letters are more often part of a name: "4T", "1F", "2S".
-_NAME_LETTERS: Final = frozenset("T N S C B F b d h l L".split())
+_NAME_LETTERS: Final = frozenset("TNSCBFbdhlL")
 # A longer whole number is an identifier, and a float would not hold it.
 _MAX_EXACT_DIGITS: Final = 15
 
