@@ -1,1 +1,50 @@
-"""One verdict per answer, shared by data checks, rewards and benchmarks."""
+"""One verdict per answer, shared by data checks, rewards and benchmarks.
+
+    verify("numeric", '{"value": 12.4, "unit": "mA"}', "Answer: 12.4 mA").passed
+
+| kind | ground truth (JSON) | module |
+|---|---|---|
+| exact | `{"value": ...}` | `exact` |
+| alias | `{"aliases": [...]}` | `alias` |
+| choice | `{"letter": "B", "choices": [...]}` | `choice` |
+| set | `{"items": [...]}` | `items` |
+| numeric | `{"value": 12.4, "unit": "mA", "rtol": 0.005}` | `numeric` |
+| verilog_sim | `Golden.ground_truth()` of `verilog` | `verilog` |
+
+How the final answer is found in a text: `extraction`. Every kind ends within bounded time on any
+answer. To add one: a module with `verify(ground_truth, answer)` and a line in `KINDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from evaluation.verifiers import alias, choice, exact, items, numeric, verilog
+from evaluation.verifiers.verdict import Verdict
+from workspace.errors import UserError
+
+KINDS: Mapping[str, Callable[[str, str], Verdict]] = MappingProxyType(
+    {
+        "exact": exact.verify,
+        "alias": alias.verify,
+        "choice": choice.verify,
+        "set": items.verify,
+        "numeric": numeric.verify,
+        "verilog_sim": verilog.verify,
+    }
+)
+
+
+def verify(kind: str, ground_truth: str, answer: str) -> Verdict:
+    """The verdict of verifier `kind` on `answer`.
+
+    Raises `UserError` for an unknown kind or a ground truth of the wrong shape; never for
+    anything that the answer holds.
+    """
+    if kind not in KINDS:
+        raise UserError(f"unknown verifier {kind!r}: use one of {', '.join(sorted(KINDS))}")
+    return KINDS[kind](ground_truth, answer)
+
+
+__all__ = ["KINDS", "Verdict", "verify"]

@@ -1,0 +1,208 @@
+"""Run one hostile program: no files but its own folder, no network, bounded CPU, memory, output.
+
+Levels, chosen once a process (`level()`), recorded in every verdict:
+
+    bwrap   bubblewrap: own namespaces without a network, read-only /usr, only the work folder
+            writable, no capabilities; and the limits below
+    rlimit  CPU, memory and file-size limits by prlimit(1); the program sees this machine's files
+    none    wall clock alone
+
+`DSM_SANDBOX` picks one (default `auto`: the strongest that works here). The program's output goes
+to files, so the file-size limit bounds it too. On any end the whole process group is killed.
+
+Not covered: system calls are not filtered (no seccomp); on `rlimit` and `none` a program may read
+and write what the user may, so what is run there must have passed a static gate.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from workspace.errors import MissingToolError, UserError
+
+Level = Literal["bwrap", "rlimit", "none"]
+LEVELS: tuple[Level, ...] = ("bwrap", "rlimit", "none")
+
+_MEMORY_WORDS = ("bad_alloc", "out of memory", "annot allocate", "memory exhausted")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a program may use. `wall_s` is not a verdict: passing it is the machine's fault."""
+
+    cpu_s: int = 10
+    memory_bytes: int = 1 << 30
+    output_bytes: int = 8 << 20
+    wall_s: float = 120.0
+
+
+class Finished(NamedTuple):
+    """How a program ended. `limit` is "", cpu, memory, output or wall."""
+
+    code: int
+    limit: str
+    stdout: str
+    stderr: str
+    cpu_s: float
+
+
+@functools.cache
+def level() -> Level:
+    """The sandbox level of this process."""
+    wanted = os.environ.get("DSM_SANDBOX", "auto")
+    if wanted == "auto":
+        return next(candidate for candidate in LEVELS if _works(candidate))
+    for candidate in LEVELS:
+        if wanted == candidate:
+            if not _works(candidate):
+                raise MissingToolError(
+                    f"DSM_SANDBOX={wanted} does not work on this machine: install bubblewrap and "
+                    "util-linux, allow user namespaces, or unset DSM_SANDBOX"
+                )
+            return candidate
+    raise UserError(f"DSM_SANDBOX={wanted!r}: use auto, {', '.join(LEVELS)}")
+
+
+def _works(candidate: Level) -> bool:
+    command = wrap(candidate, Path("/"), ["true"], Limits())
+    if shutil.which(command[0]) is None:
+        return False
+    probe = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return probe.returncode == 0
+
+
+def wrap(chosen: Level, folder: Path, command: Sequence[str], limits: Limits) -> list[str]:
+    """`command` as it is started at level `chosen`, with `folder` as its working folder."""
+    if chosen == "none":
+        return list(command)
+    bounded = [
+        "prlimit",
+        # The hard limit lies above the soft one: SIGXCPU tells what happened, SIGKILL ends those
+        # who ignore it.
+        f"--cpu={limits.cpu_s}:{limits.cpu_s + 1}",
+        f"--as={limits.memory_bytes}",
+        f"--fsize={limits.output_bytes}",
+        "--core=0",
+    ]
+    if chosen == "rlimit":
+        return [*bounded, *command]
+    inside = "/work" if folder != Path("/") else "/"
+    bind = ["--bind", str(folder), "/work"] if folder != Path("/") else []
+    return [
+        *bounded,
+        "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
+        "--uid", "65534", "--gid", "65534", "--clearenv", "--setenv", "PATH", _search_path(command),
+        "--ro-bind", "/usr", "/usr", *_system_links(), *_tool_prefix(command), "--dev", "/dev",
+        "--size", str(limits.output_bytes * 4), "--tmpfs", "/tmp",  # noqa: S108 (its own /tmp)
+        *bind, "--chdir", inside, "--", *command,
+    ]  # fmt: skip
+
+
+def _system_links() -> list[str]:
+    """/lib, /bin, ... as this machine has them: links into /usr, or folders of their own."""
+    options: list[str] = []
+    for name in ("lib", "lib32", "lib64", "bin", "sbin"):
+        path = Path("/") / name
+        if path.is_symlink():
+            options += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            options += ["--ro-bind", str(path), str(path)]
+    return options
+
+
+def _tool_prefix(command: Sequence[str]) -> list[str]:
+    """Show the installation folder of a tool that lies outside /usr."""
+    found = shutil.which(command[0])
+    if found is None:
+        return []
+    prefix = Path(found).resolve().parent.parent
+    if prefix == Path("/") or prefix.is_relative_to("/usr"):
+        return []
+    return ["--ro-bind", str(prefix), str(prefix)]
+
+
+def _search_path(command: Sequence[str]) -> str:
+    found = shutil.which(command[0])
+    folder = [str(Path(found).resolve().parent)] if found else []
+    return ":".join([*folder, "/usr/local/bin", "/usr/bin", "/bin"])
+
+
+def run(folder: Path, command: Sequence[str], limits: Limits) -> Finished:
+    """Run `command` in `folder` at this process's level and wait for its end.
+
+    `command[0]` must be installed (`MissingToolError` otherwise). Relative names in `command`
+    are inside `folder`.
+    """
+    if shutil.which(command[0]) is None:
+        raise MissingToolError(f"{command[0]} is not installed or not on PATH")
+    out, err = folder / ".stdout", folder / ".stderr"
+    with out.open("wb") as out_stream, err.open("wb") as err_stream:
+        child = subprocess.Popen(
+            wrap(level(), folder, command, limits),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=out_stream,
+            stderr=err_stream,
+            env={"PATH": os.environ.get("PATH", os.defpath)},
+            start_new_session=True,
+        )
+        code, cpu_s, overdue = _wait(child, limits.wall_s)
+    stdout, stderr = _read(out, limits.output_bytes), _read(err, 1 << 16)
+    full = max(out.stat().st_size, err.stat().st_size) >= limits.output_bytes
+    limit = "wall" if overdue else _limit_hit(code, cpu_s, stderr, full, limits)
+    return Finished(code, limit, stdout, stderr, cpu_s)
+
+
+def _wait(child: subprocess.Popen[bytes], wall_s: float) -> tuple[int, float, bool]:
+    """Exit code (128 + signal as shells give it), CPU seconds, whether the wall limit passed."""
+    deadline = time.monotonic() + wall_s
+    pause = 0.001
+    overdue = False
+    try:
+        while True:
+            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+            if pid:
+                break
+            if time.monotonic() > deadline and not overdue:
+                overdue = True
+                _kill_group(child.pid)
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.05)
+    finally:
+        _kill_group(child.pid)
+    code = os.waitstatus_to_exitcode(status)
+    child.returncode = code  # reaped here, for the sake of its resource usage
+    return (128 - code if code < 0 else code), usage.ru_utime + usage.ru_stime, overdue
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _limit_hit(code: int, cpu_s: float, stderr: str, full: bool, limits: Limits) -> str:
+    if code == 0:
+        return ""
+    if full or code == 128 + signal.SIGXFSZ:
+        return "output"
+    if code == 128 + signal.SIGXCPU or cpu_s >= limits.cpu_s * 0.95:
+        return "cpu"
+    if any(word in stderr for word in _MEMORY_WORDS) or code == 128 + signal.SIGABRT:
+        return "memory"
+    return ""
+
+
+def _read(path: Path, most: int) -> str:
+    with path.open("rb") as stream:
+        return stream.read(most).decode("utf-8", "replace")

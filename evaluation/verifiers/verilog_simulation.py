@@ -1,0 +1,195 @@
+"""Compile one module and play input vectors to it, with Icarus Verilog inside the sandbox.
+
+    with bench(cpu_s) as b:
+        ports = b.load(code, top)          # ports as elaborated, or the verdict that refuses it
+        samples = b.play(ports, vectors)   # one text of 0/1/x/z per vector, or a verdict
+
+`load` gates the preprocessed text and compiles it alone, so nothing in it can name a thing of the
+bench. What is compiled later is that same text. `play` uses module and signal names and a line
+mark that are random for each call.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from evaluation.verifiers import sandbox
+from evaluation.verifiers.sandbox import Finished, Limits
+from evaluation.verifiers.verdict import Verdict
+from evaluation.verifiers.verilog_code import check_code, check_raw
+from evaluation.verifiers.verilog_stimulus import Port
+
+_SCOPE = re.compile(r'^S_\w+ \.scope module, "(?P<instance>[^"]*)" "(?P<module>[^"]*)"', re.M)
+_PORT = re.compile(r'^\s+\.port_info \d+ /(?P<kind>\w+) (?P<width>\d+) "(?P<name>[^"]*)"', re.M)
+_REAL = re.compile(r'\.(?:net|var)/real "(?P<name>[^"]*)"')
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+_BENCH = """`timescale 1ns/1ps
+module {bench};
+  reg [{inputs}-1:0] {now};
+  reg [{inputs}-1:0] {all} [0:{steps}-1];
+  wire [{outputs}-1:0] {seen};
+  integer {step};
+  {top} {unit} ({connections});
+  initial begin
+    $readmemh("{stimulus}", {all});
+    for ({step} = 0; {step} < {steps}; {step} = {step} + 1) begin
+      {now} = {all}[{step}];
+      #100;
+      $display("{mark} %0d %b", {step}, {seen});
+    end
+    $finish;
+  end
+endmodule
+"""
+
+
+def simulator_version() -> str:
+    """For example `Icarus Verilog 11.0`, "" when it is not installed."""
+    try:
+        said = subprocess.run(
+            ["iverilog", "-V"], capture_output=True, text=True, timeout=60, check=False
+        ).stdout
+    except FileNotFoundError:
+        return ""
+    match = re.match(r"Icarus Verilog version (\S+)", said)
+    return f"Icarus Verilog {match.group(1)}" if match else ""
+
+
+@contextmanager
+def bench(cpu_s: int) -> Iterator[Bench]:
+    """A bench in a temporary folder; `cpu_s` bounds each of its tool runs."""
+    with tempfile.TemporaryDirectory(prefix="dsm-verilog-") as name:
+        yield Bench(Path(name), cpu_s)
+
+
+class Bench:
+    """One candidate's compilation and simulation."""
+
+    def __init__(self, folder: Path, cpu_s: int) -> None:
+        self.folder = folder
+        self.limits = Limits(cpu_s=cpu_s)
+        self.top = ""
+
+    def load(self, code: str, top: str) -> list[Port] | Verdict:
+        """Gate and compile `code` alone; its ports with the widths that elaboration gave."""
+        self.top = top
+        clean = _CONTROL.sub(" ", code.replace("\r\n", "\n").replace("\r", "\n"))
+        refused = check_raw(clean)
+        if refused is not None:
+            return refused
+        (self.folder / "answer.sv").write_text(clean, encoding="utf-8")
+        ended = self._run(["iverilog", "-g2012", "-E", "-o", "code.sv", "answer.sv"])
+        if ended is not None:
+            return ended
+        text = (self.folder / "code.sv").read_text(encoding="utf-8", errors="replace")
+        return check_code(text, top) or self._compile_alone()
+
+    def _compile_alone(self) -> list[Port] | Verdict:
+        command = ["iverilog", "-g2012", "-s", self.top, "-o", "alone.vvp", "code.sv"]
+        ended = self._run(command)
+        if ended is not None:
+            return ended
+        return _read_ports((self.folder / "alone.vvp").read_text(errors="replace"), self.top)
+
+    def play(self, ports: Sequence[Port], vectors: Sequence[int]) -> list[str] | Verdict:
+        """Drive the inputs with each vector and sample all outputs 100 ns later."""
+        mark = secrets.token_hex(12)
+        names = {key: f"{key}_{mark}" for key in ("bench", "now", "all", "seen", "step", "unit")}
+        inputs, outputs = _width(ports, "input"), _width(ports, "output")
+        digits = (inputs + 3) // 4
+        (self.folder / f"{mark}.hex").write_text(
+            "".join(f"{vector:0{digits}x}\n" for vector in vectors)
+        )
+        (self.folder / "bench.sv").write_text(
+            _BENCH.format(
+                **names,
+                inputs=inputs,
+                outputs=outputs,
+                steps=len(vectors),
+                top=self.top,
+                connections=_connections(ports, names["now"], names["seen"]),
+                stimulus=f"{mark}.hex",
+                mark=mark,
+            )
+        )
+        command = ["iverilog", "-g2012", "-s", names["bench"], "-o", "both.vvp"]
+        ended = self._run([*command, "bench.sv", "code.sv"])
+        if ended is not None:
+            return ended
+        # Twice the honest output, and room for what vvp itself may say.
+        most = 2 * len(vectors) * (outputs + len(mark) + 12) + (1 << 16)
+        finished = sandbox.run(
+            self.folder,
+            ["vvp", "-n", "both.vvp"],
+            Limits(self.limits.cpu_s, self.limits.memory_bytes, most, self.limits.wall_s),
+        )
+        return _verdict(finished, "runtime") or _samples(finished.stdout, mark)
+
+    def _run(self, command: list[str]) -> Verdict | None:
+        return _verdict(sandbox.run(self.folder, command, self.limits), "compile")
+
+
+def _verdict(finished: Finished, failure: str) -> Verdict | None:
+    """Why a tool run ends the grading; None when it ended well."""
+    if finished.limit == "wall":
+        return Verdict(None, "infra:wall", "the machine did not get it done in time")
+    if finished.limit:
+        return Verdict(0.0, f"limit:{finished.limit}")
+    if finished.code == 0:
+        return None
+    said = (finished.stderr or finished.stdout).strip()
+    return Verdict(0.0, failure, said[:200] or f"exit code {finished.code}")
+
+
+def _read_ports(compiled: str, top: str) -> list[Port] | Verdict:
+    scope = next((m for m in _SCOPE.finditer(compiled) if m.group("module") == top), None)
+    if scope is None:
+        return Verdict(0.0, "no_top", f"{top} is not elaborated")
+    after = _SCOPE.search(compiled, scope.end())
+    text = compiled[scope.end() : after.start() if after else len(compiled)]
+    real = {match.group("name") for match in _REAL.finditer(text)}
+    ports: list[Port] = []
+    for match in _PORT.finditer(text):
+        name, kind = match.group("name"), match.group("kind")
+        if kind not in ("INPUT", "OUTPUT"):
+            return Verdict(0.0, "interface", f"port {name} is {kind.lower()}")
+        if name in real:
+            return Verdict(0.0, "interface", f"port {name} is real")
+        direction = "input" if kind == "INPUT" else "output"
+        ports.append(Port(name, direction, int(match.group("width"))))  # type: ignore[arg-type]
+    return ports
+
+
+def _width(ports: Sequence[Port], direction: str) -> int:
+    return sum(port.width for port in ports if port.direction == direction)
+
+
+def _connections(ports: Sequence[Port], inputs: str, outputs: str) -> str:
+    left = {"input": _width(ports, "input"), "output": _width(ports, "output")}
+    joined: list[str] = []
+    for port in ports:
+        high = left[port.direction] - 1
+        left[port.direction] -= port.width
+        bus = inputs if port.direction == "input" else outputs
+        joined.append(f".{port.name}({bus}[{high}:{left[port.direction]}])")
+    return ", ".join(joined)
+
+
+def _samples(stdout: str, mark: str) -> list[str] | Verdict:
+    """The sampled bits in step order; a missing, repeated or strange line is no run."""
+    found: list[str] = []
+    for line in stdout.splitlines():
+        if not line.startswith(mark):
+            continue
+        parts = line.split(" ")
+        if len(parts) != 3 or parts[1] != str(len(found)):
+            return Verdict(0.0, "runtime", "samples out of order")
+        found.append(parts[2])
+    return found
