@@ -1,0 +1,252 @@
+"""A job as an sbatch script.
+
+In: a `Job` and the site's `SlurmOptions`. Out: the text of a bash script (`render`), or the files
+`job.sbatch` and `job.json` (the resolved spec) in the job's attempt folder (`write_script`, which
+is all that a dry run does). Nothing here talks to Slurm.
+
+The job's environment is written into the script, because `sbatch --export=NAME=VALUE` cuts values
+at commas. Every value passes through `bash_quote`, every directive through `sbatch_quote`; both
+are tested by running real bash and a real sbatch on hostile strings.
+
+Not covered: heterogeneous jobs, arrays, containers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from training.cluster.job import STOP_FILE, Job
+from workspace import publish
+from workspace.config import StageConfig, setting
+from workspace.errors import UserError
+
+SCRIPT_NAME = "job.sbatch"
+SPEC_NAME = "job.json"
+EXIT_NAME = "exit.json"
+NODES_NAME = "nodes.txt"
+
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# bash sets these itself, or refuses to: a job's value would not arrive.
+_BASH_OWN = re.compile(
+    r"_|UID|EUID|PPID|SHELLOPTS|BASHOPTS|BASH_.*|BASHPID|RANDOM|SRANDOM|SECONDS|LINENO|GROUPS"
+    r"|DIRSTACK|FUNCNAME|PIPESTATUS|HISTCMD|EPOCHSECONDS|EPOCHREALTIME|SHLVL|PWD|OLDPWD|COMP_.*"
+    r"|OPTIND|OPTERR|POSIXLY_CORRECT"
+)
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_DIRECTIVE = re.compile(r"--[a-z][a-z0-9-]*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_BARE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+# slurmctld refuses scripts above max_script_size (4 MiB by default).
+_SCRIPT_BYTES = 4 << 20
+
+
+class SlurmOptions(StageConfig):
+    """What a site wants to know about a job. None of it changes what the job computes."""
+
+    partition: str = setting(
+        "", position=1, description="partition; empty: the default one", affects_output=False
+    )
+    account: str = setting("", position=2, description="account to charge", affects_output=False)
+    qos: str = setting("", position=3, description="quality of service", affects_output=False)
+    constraint: str = setting(
+        "", position=4, description="node features, e.g. h100&ib", affects_output=False
+    )
+    reservation: str = setting("", position=5, description="reservation", affects_output=False)
+    gres: str = setting(
+        "",
+        position=6,
+        description="generic resources per node; empty: gpu:N when the job wants N GPUs per node",
+        affects_output=False,
+    )
+    mem: str = setting(
+        "",
+        position=7,
+        description="memory per node, e.g. 64G; 0: all of it; empty: the site's default",
+        affects_output=False,
+    )
+    exclusive: bool = setting(
+        False, position=8, description="take whole nodes", affects_output=False
+    )
+    extra: tuple[str, ...] = setting(
+        (),
+        position=9,
+        description="more sbatch options, each as --name or --name=value",
+        affects_output=False,
+    )
+    setup: tuple[str, ...] = setting(
+        (),
+        position=10,
+        description="lines of bash run on the first node before the ranks start (module load ...)",
+        affects_output=False,
+    )
+    python: str = setting(
+        "",
+        position=11,
+        description="interpreter on the nodes; empty: the one that submits (shared file system)",
+        affects_output=False,
+    )
+    requeue: bool = setting(
+        False,
+        position=12,
+        description="let Slurm itself restart the job after a node failure when nobody watches the"
+        " run; a restart is not fenced from ranks that a dead node daemon left running",
+        affects_output=False,
+    )
+    signal_lead_s: int = setting(
+        120,
+        position=13,
+        ge=30,
+        le=3600,
+        description="seconds before the time limit at which the ranks are told to save and stop",
+        affects_output=False,
+    )
+    cancel_grace_s: float = setting(
+        60.0,
+        position=14,
+        ge=0,
+        le=3600,
+        description="seconds that a cancelled job has to save before it is killed",
+        affects_output=False,
+    )
+
+
+def render(job: Job, options: SlurmOptions) -> str:
+    """The sbatch script of `job`. Raises `UserError` naming what cannot be written into one."""
+    _check(job)
+    environment = Environment(  # noqa: S701 - bash, not HTML: values are quoted by bash_quote
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    text = environment.get_template("train.sbatch.j2").render(
+        directives=_directives(job, options),
+        environment={name: bash_quote(value) for name, value in sorted(job.environment.items())},
+        attempt_dir=bash_quote(str(job.attempt_dir)),
+        python=bash_quote(options.python or sys.executable),
+        command=" ".join(bash_quote(part) for part in job.command),
+        setup=options.setup,
+        stop_file=STOP_FILE,
+        job=job,
+    )
+    if len(text.encode("utf-8", "surrogateescape")) > _SCRIPT_BYTES:
+        raise UserError(f"job {job.key}: script above 4 MiB; pass long values in a file")
+    return text
+
+
+def write_script(job: Job, options: SlurmOptions) -> Path:
+    """Write script and resolved spec into the attempt folder; returns the script's path.
+
+    Both are readable by their owner alone: the environment may hold tokens.
+    """
+    script = job.attempt_dir / SCRIPT_NAME
+    spec = {
+        **asdict(job),
+        "attempt_dir": str(job.attempt_dir),
+        "slurm": options.model_dump(mode="json"),
+    }
+    _write_private(job.attempt_dir / SPEC_NAME, json.dumps(spec, indent=2, sort_keys=True) + "\n")
+    _write_private(script, render(job, options))
+    return script
+
+
+def bash_quote(text: str) -> str:
+    """`text` as one word of a bash script, on one line.
+
+    Control characters become `$'...'` escapes: sbatch refuses scripts that hold CR LF, and a line
+    feed inside a value could begin a line with `#SBATCH`.
+    """
+    if "\x00" in text:
+        raise UserError(f"{text!r}: a value cannot hold a NUL character")
+    if _BARE.fullmatch(text):
+        return text
+    if not _CONTROL.search(text):
+        return "'" + text.replace("'", "'\"'\"'") + "'"
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + _CONTROL.sub(lambda match: f"\\{ord(match[0]):03o}", escaped) + "'"
+
+
+def sbatch_quote(value: str) -> str:
+    """`value` as sbatch reads it in a `#SBATCH` line (its own rules: neither bash nor shlex)."""
+    if _CONTROL.search(value):
+        raise UserError(f"sbatch option value {value!r}: control characters are not allowed")
+    if _BARE.fullmatch(value):
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _directives(job: Job, options: SlurmOptions) -> list[str]:
+    cpus = job.processes_per_node * job.cpus_per_process
+    gres = options.gres or (f"gpu:{job.gpus_per_node}" if job.gpus_per_node else "")
+    named = {
+        "job-name": job.key,
+        "comment": job.key,
+        # Relative to chdir, so that a folder's name is never read as a pattern (%j, \).
+        "chdir": str(job.attempt_dir),
+        "output": "job.log",
+        "open-mode": "append",
+        "nodes": str(job.nodes),
+        "ntasks-per-node": "1",
+        "cpus-per-task": str(cpus),
+        "time": _minutes(job.time_limit_s),
+        # Not USR1: NCCL and torchrun use or mishandle it.
+        "signal": f"B:USR2@{options.signal_lead_s}",
+        "partition": options.partition,
+        "account": options.account,
+        "qos": options.qos,
+        "constraint": options.constraint,
+        "reservation": options.reservation,
+        "gres": gres,
+        "mem": options.mem,
+        "exclude": ",".join(job.exclude_nodes),
+    }
+    lines = [f"--{name}={sbatch_quote(value)}" for name, value in named.items() if value]
+    lines.append("--requeue" if options.requeue else "--no-requeue")
+    if options.exclusive:
+        lines.append("--exclusive")
+    return lines + [_extra(option) for option in options.extra]
+
+
+def _extra(option: str) -> str:
+    name, has_value, value = option.partition("=")
+    if not _DIRECTIVE.fullmatch(name):
+        raise UserError(f"Slurm option {option!r}: write it as --name or --name=value")
+    return f"{name}={sbatch_quote(value)}" if has_value else name
+
+
+def _minutes(seconds: int) -> str:
+    """Slurm counts time limits in minutes, rounded up."""
+    minutes = -(-seconds // 60)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:00"
+
+
+def _check(job: Job) -> None:
+    if not _KEY.fullmatch(job.key):
+        raise UserError(f"job key {job.key!r}: use letters, digits, dot, dash and underscore")
+    if not job.attempt_dir.is_absolute():
+        raise UserError(f"job {job.key}: folder {job.attempt_dir} must be an absolute path")
+    for name in job.environment:
+        if not _VARIABLE.fullmatch(name) or _BASH_OWN.fullmatch(name):
+            raise UserError(f"job {job.key}: {name!r} cannot be a variable of the job")
+    for node in job.exclude_nodes:
+        if not _NODE.fullmatch(node):
+            raise UserError(f"job {job.key}: {node!r} cannot be the name of a node to exclude")
+    if min(job.nodes, job.processes_per_node, job.cpus_per_process, job.time_limit_s) < 1:
+        raise UserError(f"job {job.key}: nodes, processes, CPUs and time limit must be at least 1")
+    if not job.command:
+        raise UserError(f"job {job.key}: the command is empty")
+
+
+def _write_private(target: Path, text: str) -> None:
+    with publish.atomic_path(target) as path:
+        path.touch(mode=0o600)
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,266 @@
+"""The Slurm launcher: one attempt of a run is one batch job.
+
+In: a `Job` (and the site's `SlurmOptions`). Out: `job.sbatch`, `job.json`, `handle.json`, and from
+the job itself `nodes.txt`, `job.log`, `logs/`, `exits/`, `exit.json` in the attempt's folder.
+
+    launcher = SlurmLauncher(SlurmOptions(partition="gpu"))
+    handle = launcher.submit(job)
+    status = launcher.poll(handle, job)
+
+`submit` looks for the job's key before it submits, so a caller that died in between gets the same
+job again. `poll` costs one read while the outcome is on disk, else one squeue for one job.
+
+A node failure ends the attempt as LOST with the guilty nodes in `JobStatus.nodes`; the supervisor
+submits the next attempt without them, in a new folder, which the checkpoint fence tells apart from
+ranks that the dead node left running.
+
+Not covered: job arrays, spare nodes inside the allocation.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+from training.cluster.job import (
+    EXIT_DONE,
+    EXIT_NEVER_AGAIN,
+    EXIT_RESUME,
+    Job,
+    JobHandle,
+    JobState,
+    JobStatus,
+)
+from training.cluster.node_agent import FIRST_FAILURE_NAME
+from training.cluster.render import EXIT_NAME, NODES_NAME, SlurmOptions, write_script
+from training.cluster.slurm_client import SlurmClient
+from training.cluster.slurm_output import JobInfo
+from workspace import publish
+from workspace.errors import CorruptWorkspaceError, TransientError
+
+__all__ = ["HANDLE_NAME", "SlurmLauncher", "SlurmOptions"]
+
+HANDLE_NAME = "handle.json"
+LAUNCHER_NAME = "slurm"
+
+_CONTRACT = {
+    EXIT_DONE: JobState.SUCCEEDED,
+    EXIT_RESUME: JobState.RESUMABLE,
+    EXIT_NEVER_AGAIN: JobState.NEVER_AGAIN,
+}
+_WAITING = frozenset(
+    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
+)
+_ACTIVE = frozenset(
+    {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "STOPPED", "SUSPENDED", "RESIZING"}
+)
+_WHY_LOST = {
+    "NODE_FAIL": "a node failed",
+    "TIMEOUT": "the time limit was reached before the ranks had stopped",
+    "OUT_OF_MEMORY": "out of memory",
+    "PREEMPTED": "preempted by another job",
+    "BOOT_FAIL": "a node did not boot",
+    "DEADLINE": "the job's deadline passed",
+    "REVOKED": "revoked by the scheduler",
+    "LAUNCH_FAILED": "the node could not start it",
+    "RECONFIG_FAIL": "a node could not be configured",
+}
+_SUBMIT_TRIES = 4
+
+
+class _RecordedExit(NamedTuple):
+    """What the batch script wrote at its end."""
+
+    code: int
+    job_id: str
+
+
+class SlurmLauncher:
+    """Implements `training.cluster.job.Launcher`."""
+
+    def __init__(
+        self,
+        options: SlurmOptions | None = None,
+        client: SlurmClient | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.options = options or SlurmOptions()
+        self.client = client or SlurmClient()
+        self._sleep = sleep
+
+    def dry_run(self, job: Job) -> Path:
+        """Write the script and the resolved spec, submit nothing; returns the script's path."""
+        return write_script(job, self.options)
+
+    def submit(self, job: Job) -> JobHandle:
+        """Submit `job`, or find it if its key was submitted before.
+
+        Raises `TransientError` when the controller stays silent, `UserError` when it refuses.
+        """
+        known = read_handle(job.attempt_dir)
+        if known is not None:
+            return known
+        script = write_script(job, self.options)
+        job_id = self._find(job) or self._submit(job, script)
+        handle = JobHandle(key=job.key, launcher=LAUNCHER_NAME, job_id=job_id)
+        publish.write_json(job.attempt_dir / HANDLE_NAME, asdict(handle))
+        return handle
+
+    def poll(self, handle: JobHandle, job: Job) -> JobStatus:
+        """What is known of the job now. Raises `TransientError` when nobody can say."""
+        recorded = _read_exit(job.attempt_dir, handle.job_id)
+        if recorded is not None and recorded.code in _CONTRACT:
+            return self._ended(recorded.code, job)
+        info = self._look_up(handle)
+        if info is None:
+            if recorded is not None:
+                return self._ended(recorded.code, job)
+            return JobStatus(
+                JobState.LOST, f"Slurm does not know job {handle.job_id} and it left no exit.json"
+            )
+        return self._status(info, recorded, job)
+
+    def cancel(self, handle: JobHandle, job: Job) -> None:
+        """Ask a running job to save and stop, wait `cancel_grace_s`, then end it."""
+        info = self._look_up(handle)
+        if info is not None and info.state == "RUNNING":
+            # To the batch script, which leaves the stop file where rank 0 sees it at once.
+            self.client.cancel(handle.job_id, signal="USR2", batch_only=True)
+            self._wait_until_over(handle, job, self.options.cancel_grace_s)
+        if self._alive(handle):
+            self.client.cancel(handle.job_id)
+            self._wait_until_over(handle, job, 60.0)
+
+    def _find(self, job: Job) -> str | None:
+        """The id of a job with this key that is queued, running, or left its record here."""
+        same_key = [info.job_id for info in self.client.own_jobs(job.key) if info.name == job.key]
+        if same_key:
+            return max(same_key, key=int)
+        recorded = _read_exit(job.attempt_dir)
+        return recorded.job_id if recorded else None
+
+    def _submit(self, job: Job, script: Path) -> str:
+        for attempt in range(_SUBMIT_TRIES):
+            try:
+                return self.client.submit(script)
+            except TransientError:
+                if attempt == _SUBMIT_TRIES - 1:
+                    raise
+                self._sleep(2.0**attempt)
+                # The answer may have been lost on the way back, not the request.
+                found = self._find(job)
+                if found is not None:
+                    return found
+        raise AssertionError("unreachable")
+
+    def _look_up(self, handle: JobHandle) -> JobInfo | None:
+        info = self.client.job(handle.job_id)
+        # Slurm uses ids again; another job under our number is not ours.
+        if info is not None and info.name == handle.key:
+            return info
+        return self.client.finished(handle.job_id, handle.key)
+
+    def _alive(self, handle: JobHandle) -> bool:
+        info = self.client.job(handle.job_id)
+        return info is not None and info.name == handle.key and info.state in _WAITING | _ACTIVE
+
+    def _wait_until_over(self, handle: JobHandle, job: Job, seconds: float) -> None:
+        waited = 0.0
+        while waited < seconds:
+            if _read_exit(job.attempt_dir, handle.job_id) or not self._alive(handle):
+                return
+            self._sleep(0.5)
+            waited += 0.5
+
+    def _status(self, info: JobInfo, recorded: _RecordedExit | None, job: Job) -> JobStatus:
+        if info.state in _WAITING:
+            return self._waiting(info, job)
+        if info.state in _ACTIVE:
+            if recorded is None:
+                return JobStatus(JobState.RUNNING, info.state.lower(), nodes=info.nodes)
+            return self._ended(recorded.code, job)
+        if info.state == "CANCELLED":
+            return JobStatus(JobState.CANCELLED, f"job {info.job_id} was cancelled in Slurm")
+        if info.state in _WHY_LOST:
+            return self._lost(f"job {info.job_id}: {_WHY_LOST[info.state]}", job, info)
+        if info.exit.signal:
+            return self._lost(f"the batch script died of signal {info.exit.signal}", job, info)
+        code = recorded.code if recorded else info.exit.code
+        return self._ended(code, job)
+
+    def _waiting(self, info: JobInfo, job: Job) -> JobStatus:
+        if info.restarts == 0:
+            return JobStatus(JobState.PENDING, info.reason)
+        # Slurm requeued it by itself. A new attempt starts sooner, without the bad node, and
+        # behind the checkpoint fence.
+        self.client.cancel(info.job_id)
+        return self._lost(f"job {info.job_id} was requeued by Slurm after a failure", job, info)
+
+    def _ended(self, code: int, job: Job) -> JobStatus:
+        detail = _first_failure(job.attempt_dir) if code else ""
+        if code in _CONTRACT:
+            return JobStatus(_CONTRACT[code], detail, code)
+        if code > 128:
+            killed = detail or f"killed by signal {code - 128}"
+            return self._lost(killed, job, exit_code=code)
+        return JobStatus(JobState.FAILED, detail or f"exit code {code}", code)
+
+    def _lost(
+        self, detail: str, job: Job, info: JobInfo | None = None, exit_code: int | None = None
+    ) -> JobStatus:
+        bad = self._bad_nodes(_read_nodes(job.attempt_dir) or (info.nodes if info else ()))
+        if bad:
+            detail += f"; not usable: {', '.join(bad)}"
+        return JobStatus(JobState.LOST, detail, exit_code, bad)
+
+    def _bad_nodes(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not names:
+            return ()
+        return tuple(node.name for node in self.client.nodes(names) if not node.usable)
+
+
+def read_handle(attempt_dir: Path) -> JobHandle | None:
+    """The handle of the job that was submitted for this attempt, if any."""
+    path = attempt_dir / HANDLE_NAME
+    try:
+        return JobHandle(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise CorruptWorkspaceError(f"{path} is not a job handle: {error}") from error
+
+
+def _read_exit(attempt_dir: Path, job_id: str | None = None) -> _RecordedExit | None:
+    path = attempt_dir / EXIT_NAME
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        recorded = _RecordedExit(int(values["exit_code"]), str(values["job_id"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError) as error:
+        raise CorruptWorkspaceError(f"{path} is not an exit record: {error}") from error
+    return recorded if job_id in (None, recorded.job_id) else None
+
+
+def _read_nodes(attempt_dir: Path) -> tuple[str, ...]:
+    try:
+        return tuple((attempt_dir / NODES_NAME).read_text(encoding="utf-8").split())
+    except FileNotFoundError:
+        return ()
+
+
+def _first_failure(attempt_dir: Path) -> str:
+    """`rank 1 on node2 ended with 1: ValueError: ...`, from the agents' record."""
+    try:
+        text = (attempt_dir / FIRST_FAILURE_NAME).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    record = json.loads(text)
+    code = record["exit_code"]
+    how = f"was killed by signal {code - 128}" if code > 128 else f"ended with {code}"
+    return f"rank {record['rank']} on {record['host']} {how}: {record['error']}".rstrip(": ")
