@@ -26,15 +26,16 @@ MAX_RTOL = 0.2
 
 # A number that is not part of a name (M2, v1.5, x_3) or of a longer number (1.2.3).
 _NUMBER = re.compile(
-    r"(?<![\w.])([+\-−]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,40})(?:\.\d{1,40})?|[+\-−]?\.\d{1,40})"
+    r"(?<![\w.^])([+\-−]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,40})(?:\.\d{1,40})?|[+\-−]?\.\d{1,40})"
     r"(?:[eE]([+\-]?\d{1,4})|\s*(?:[x×*]|\\times)\s*10\s*\^\s*\{?([+\-−]?\d{1,3})\}?)?"
     r"(?![\d]|\.\d)"
 )
+_LETTERS = "A-Za-z\u00b5\u03bc\u2126\u03a9%°"
 _UNIT = re.compile(
-    r"\s*(?:\\(?:text|mathrm|,)\s*\{?\s*)?"
-    r"([A-Za-zµμΩΩ%°][A-Za-zµμΩΩ%°]*(?:[\^]?-?[0-9²³])?"
-    r"(?:\s?[/*·]\s?[A-Za-zµμΩΩ%°]+(?:\^?-?[0-9²³])?)*)"
+    rf"\s*([{_LETTERS}]+(?:\^?-?[0-9²³])?(?:\s?[/*·]\s?[{_LETTERS}]+(?:\^?-?[0-9²³])?)*)"
 )
+_LATEX_TEXT = re.compile(r"\\(?:text|mathrm)\s*\{([^{}]*)\}")
+_LATEX_SPACE = re.compile(r"\\[ ,;]|~")
 _WORDS_AFTER = re.compile(r"\s*([A-Za-z]+(?:[ -][A-Za-z]+)?)")
 
 
@@ -99,11 +100,18 @@ def conversion(unit: str, wanted: str) -> float | None:
 def read_quantities(text: str) -> list[Quantity]:
     """Each number of `text` with the unit behind it, in order."""
     found: list[Quantity] = []
+    text = _plain(text)
     for match in _NUMBER.finditer(text):
         mantissa = match.group(1).replace(",", "").replace("−", "-")
         exponent = (match.group(2) or match.group(3) or "0").replace("−", "-")
         found.append(Quantity(float(f"{mantissa}e{exponent}"), _unit_after(text, match.end())))
     return found
+
+
+def _plain(text: str) -> str:
+    """LaTeX's ways to write thousands, spaces, units and per cent, written plainly."""
+    text = _LATEX_TEXT.sub(r"\1", text.replace("{,}", ",").replace("\\%", "%"))
+    return _LATEX_SPACE.sub(" ", text.replace("\\mu ", "u").replace("\\mu", "u"))
 
 
 def _unit_after(text: str, position: int) -> str:

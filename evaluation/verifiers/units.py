@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+import unicodedata
 from typing import NamedTuple
 
 _PREFIXES = {
@@ -52,8 +53,15 @@ _NAMES = {
     "feet": "ft", "tonne": "t", "ton": "t", "litre": "L", "liter": "L", "dollar": "USD",
     "euro": "EUR", "cycle": "cycle", "clock cycle": "cycle", "watt hour": "Wh", "watt-hour": "Wh",
 }  # fmt: skip
+# Micro sign, Greek mu, omega (NFC has already turned the ohm sign into it), product signs.
 _SPELLING = str.maketrans(
-    {"µ": "u", "μ": "u", "Ω": "ohm", "Ω": "ohm", "·": "*", "×": "*", "⋅": "*", "²": "^2", "³": "^3"}
+    {
+        **dict.fromkeys("\u00b5\u03bc", "u"),
+        "\u03a9": "ohm",
+        **dict.fromkeys("·×⋅", "*"),
+        "²": "^2",
+        "³": "^3",
+    }
 )
 _FACTOR = re.compile(r"([A-Za-z%][A-Za-z% -]*?)(?:\^?(-?\d))?")
 
@@ -68,7 +76,7 @@ class Unit(NamedTuple):
 @functools.lru_cache(maxsize=4096)
 def parse_unit(text: str) -> Unit | None:
     """The unit that `text` names, or None when it is not one that we know."""
-    spelled = text.strip().translate(_SPELLING)
+    spelled = unicodedata.normalize("NFC", text).strip().translate(_SPELLING)
     spelled = spelled.replace("°C", "degC").replace("°F", "degF").replace("°", "deg")
     spelled = re.sub(r"\s+per\s+", "/", spelled.replace("per cent", "percent"))
     scale, powers, sign = 1.0, dict[str, int](), 1

@@ -21,19 +21,20 @@ MAX_CODE_CHARS = 100_000
 
 # Functions of constants, types and bits. Everything else (print, stop, files, random, time) is
 # out: an honest synthesisable module needs none of it.
-SYSTEM_FUNCTIONS = frozenset(
-    "$clog2 $signed $unsigned $bits $size $high $low $left $right $increment $dimensions "
-    "$unpacked_dimensions $countones $onehot $onehot0 $isunknown $countbits $rtoi $itor $ceil "
-    "$floor $pow $log2 $ln $log10 $sqrt".split()
-)
-FORBIDDEN_WORDS = frozenset(
-    "force release bind deassign defparam final program config library primitive export extern "
-    "checker alias $root $unit".split()
-)
-DIRECTIVES = frozenset(
-    "`timescale `default_nettype `resetall `celldefine `endcelldefine `line "
-    "`begin_keywords `end_keywords `pragma `nounconnected_drive `unconnected_drive".split()
-)
+SYSTEM_FUNCTIONS = frozenset({
+    "$clog2", "$signed", "$unsigned", "$bits", "$size", "$high", "$low", "$left", "$right",
+    "$increment", "$dimensions", "$unpacked_dimensions", "$countones", "$onehot", "$onehot0",
+    "$isunknown", "$countbits", "$rtoi", "$itor", "$ceil", "$floor", "$pow", "$ln", "$log10",
+    "$sqrt",
+})  # fmt: skip
+FORBIDDEN_WORDS = frozenset({
+    "force", "release", "bind", "deassign", "defparam", "final", "program", "config", "library",
+    "primitive", "export", "extern", "checker", "alias",
+})  # fmt: skip
+DIRECTIVES = frozenset({
+    "`timescale", "`default_nettype", "`resetall", "`celldefine", "`endcelldefine", "`line",
+    "`begin_keywords", "`end_keywords", "`pragma", "`nounconnected_drive", "`unconnected_drive",
+})  # fmt: skip
 
 _FENCE = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE)
 _OPEN_FENCE = re.compile(r"^[ \t]*(?:```+|~~~+)[^\n]*\n(.*)\Z", re.DOTALL | re.MULTILINE)

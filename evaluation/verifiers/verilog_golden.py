@@ -195,6 +195,4 @@ def _read_golden(truth: dict[str, Any]) -> Golden:
     )
     if not samples:
         raise ValueError("no samples")
-    return Golden(
-        empty.top, ports, roles, empty.seed, empty.cycles, empty.constants, samples
-    )
+    return Golden(empty.top, ports, roles, empty.seed, empty.cycles, empty.constants, samples)

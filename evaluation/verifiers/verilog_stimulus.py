@@ -99,7 +99,7 @@ class _Player:
         self.rng = rng
         self.constants = constants
         self.values = {p.name: 0 for p in inputs}
-        self.bias = {p.name: rng.choice((0.1, 0.5, 0.9)) for p in inputs}
+        self.bias = {p.name: 0.5 for p in inputs}
 
     def combinational(self, steps: int) -> list[int]:
         bits = sum(p.width for p in self.inputs)
@@ -134,7 +134,7 @@ class _Player:
             return True
         if cycle == cycles // 3 or (cycle == 2 * cycles // 3 and high):
             return True
-        return self._coin(1 / 160)
+        return self._coin(1 / 400)
 
     def _draw_resets(self, *, asserted: bool) -> None:
         for name in self.roles.resets:
@@ -143,6 +143,8 @@ class _Player:
 
     def _draw_data(self, *, slow: bool) -> None:
         special = {*self.roles.clocks, *self.roles.resets}
+        if slow and self._coin(1 / 24):
+            self.bias = {name: self.rng.choice((0.05, 0.3, 0.7, 0.95)) for name in self.bias}
         for port in self.inputs:
             if port.name in special or (slow and self._coin(0.8)):
                 continue
