@@ -1,0 +1,147 @@
+"""`python -m flows.<name>`: command line in, exit code out, for every flow alike.
+
+    if __name__ == "__main__":
+        sys.exit(main(DOOR))
+
+Prefect is imported only when there is work: `--help`, a usage error and a second run of published
+work take about a second. Exit codes: 0 done, 1 failed, 2 bad usage, 3 done with quarantined
+inputs, 130 interrupted. Progress and log lines go to standard error, the summary to standard out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from flows._api import PACKAGES, prefect_api
+from flows._flags import FlagParser, UsageError
+from flows._summary import Summary, print_summary, summarise_stage
+from workspace.config import StageConfig
+from workspace.errors import DsmError
+from workspace.stage import StagePlan, StageResult
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_QUARANTINED = 3
+EXIT_INTERRUPTED = 130
+
+EXIT_CODES = """\
+exit codes: 0 done · 1 failed · 2 bad usage · 3 done, some inputs quarantined · 130 interrupted.
+A run that was stopped continues where it was when it is started again."""
+
+ConfigT = TypeVar("ConfigT", bound=StageConfig)
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True)
+class Door(Generic[ConfigT, ResultT]):
+    """A flow as the command line sees it.
+
+    `settled` returns the result of the same work done before, or None when there is work;
+    `preview` says in a line what a run would do.
+    """
+
+    name: str  # of the module in flows/ and of the flow in it
+    config: type[ConfigT]
+    about: str
+    settled: Callable[[ConfigT], ResultT | None]
+    preview: Callable[[ConfigT], str]
+    summarise: Callable[[ResultT], Summary]
+    module: str = ""  # default flows.<name>
+
+    def flow(self) -> Callable[[dict[str, Any]], ResultT]:
+        """The Prefect flow, called with the settings by name; importing it imports Prefect."""
+        module = importlib.import_module(self.module or f"flows.{self.name}")
+        flow: Callable[[dict[str, Any]], ResultT] = getattr(module, self.name)
+        return flow
+
+
+def stage_door(
+    name: str,
+    config: type[ConfigT],
+    plan: Callable[[ConfigT], StagePlan],
+    about: str,
+    *,
+    module: str = "",
+) -> Door[ConfigT, StageResult]:
+    """The door of a flow that runs one stage."""
+
+    def settled(settings: ConfigT) -> StageResult | None:
+        planned = plan(settings)
+        if planned.published is None:
+            return None
+        return StageResult(planned.published, planned.directory, skipped=True)
+
+    def preview(settings: ConfigT) -> str:
+        planned = plan(settings)
+        if planned.published is not None:
+            return f"nothing to do: already published in {planned.directory}"
+        return f"{len(planned.shards)} shard(s) to do, into {planned.directory}"
+
+    return Door(name, config, about, settled, preview, summarise_stage(name), module)
+
+
+def main(door: Door[ConfigT, Any], arguments: Sequence[str] | None = None) -> int:
+    """Run `door` for a command line; returns the exit code."""
+    prog = f"python -m {door.module or f'flows.{door.name}'}"
+    parser = FlagParser(prog, door.config, door.about, EXIT_CODES)
+    _log_to_terminal()
+    try:
+        invocation = parser.parse(sys.argv[1:] if arguments is None else arguments)
+        if invocation.dry_run:
+            print(f"{door.name}: {door.preview(invocation.config)}")
+            return EXIT_DONE
+        return _run(door, invocation.config)
+    except UsageError as error:
+        _complain(door.name, str(error))
+        return EXIT_USAGE
+    except DsmError as error:
+        _complain(door.name, str(error))
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        _complain(door.name, "interrupted: run the same command again to continue")
+        return EXIT_INTERRUPTED
+
+
+def _run(door: Door[ConfigT, Any], config: ConfigT) -> int:
+    start = time.monotonic()
+    result = door.settled(config)
+    if result is None:
+        with prefect_api():
+            # As plain values: started with `-m`, a file's own classes exist twice, in `__main__`
+            # and in the module that the flow is imported from.
+            result = door.flow()(config.model_dump(exclude_unset=True))
+    summary = door.summarise(result)
+    print_summary(summary, seconds=time.monotonic() - start)
+    return EXIT_QUARANTINED if summary.quarantined else EXIT_DONE
+
+
+def _complain(name: str, text: str) -> None:
+    for line in text.splitlines():
+        print(f"{name}: {line}", file=sys.stderr)
+
+
+class CurrentStderr(logging.StreamHandler[Any]):
+    """Writes to `sys.stderr` as it is now: a progress bar replaces it while it is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+def _log_to_terminal() -> None:
+    """Our packages' lines on standard error; beside a progress bar only their warnings."""
+    root = logging.getLogger()
+    if not any(isinstance(handler, CurrentStderr) for handler in root.handlers):
+        handler = CurrentStderr()
+        handler.setLevel(logging.WARNING if sys.stderr.isatty() else logging.INFO)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+        root.addHandler(handler)
+    for package in PACKAGES:
+        logging.getLogger(package).setLevel(logging.INFO)
