@@ -17,7 +17,7 @@ ENTITIES: Final = pa.schema(
         ("entity_id", pa.string()),  # derived from norm_key
         ("name", pa.string()),  # most frequent surface form
         ("norm_key", pa.string()),
-        ("type", pa.string()),  # module port parameter identifier term quantity unit ... by vote
+        ("type", pa.string()),  # module port parameter identifier attribute term, by vote
         ("aliases", STRINGS),  # other surface forms, most frequent first
         ("n_mentions", pa.int32()),
         ("n_docs", pa.int32()),
@@ -37,7 +37,8 @@ MENTIONS: Final = pa.schema(
         ("char_start", pa.int32()),  # in the element's text, -1 when not from text
         ("char_end", pa.int32()),
         ("surface", pa.string()),
-        # noun_chunk | identifier | acronym | module | port | parameter | instance | table_header
+        # noun_chunk | identifier | acronym | module | port | parameter | instance |
+        # table_header | table_key
         ("kind", pa.string()),
     ]
 )

@@ -1,0 +1,1 @@
+"""One extractor a file: text units, tables or modules -> mentions, relations, definitions."""
