@@ -4,9 +4,9 @@ In this order: the user's own (`PREFECT_API_URL` or an active Prefect profile), 
 `python -m flows.serve` while that runs, else a temporary one that lives as long as this process.
 
 The temporary server keeps its database in a folder of its own: no run can lock another one's
-SQLite file, and a user's `~/.prefect` stays as it is. It watches its standard input, which the
-kernel closes when its parent dies in whatever way, so a killed run leaves no server behind
-(Prefect's own ephemeral server would live on). What a run did is in the workspace, not in there.
+SQLite file, and a user's `~/.prefect` stays as it is. It ends with its parent, however that ends
+(`flows/_leash.py`); Prefect's own ephemeral server would outlive a killed run. What a run did is
+in the workspace, not in there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import tomllib
 import urllib.parse
@@ -29,6 +28,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from flows._leash import end_with_parent
 from workspace import publish
 from workspace.errors import DsmError, UserError
 
@@ -239,12 +239,7 @@ def _environment(**values: str) -> Iterator[None]:
 def _serve_until_orphaned(descriptor: int, home: Path) -> None:
     """The server process: serve on the inherited socket until standard input ends."""
 
-    def watch() -> None:
-        sys.stdin.buffer.read()
-        shutil.rmtree(home, ignore_errors=True)
-        os._exit(0)
-
-    threading.Thread(target=watch, daemon=True).start()
+    end_with_parent(lambda: shutil.rmtree(home, ignore_errors=True))
     import uvicorn
 
     config = uvicorn.Config(

@@ -19,6 +19,7 @@ import difflib
 import json
 import types
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar, Union, get_args, get_origin
 
@@ -78,7 +79,15 @@ class Setting(NamedTuple):
 class FlagParser(argparse.ArgumentParser, Generic[ConfigT]):
     """Parses the flags of one configuration."""
 
-    def __init__(self, prog: str, config: type[ConfigT], description: str, epilog: str) -> None:
+    def __init__(
+        self,
+        prog: str,
+        config: type[ConfigT],
+        description: str,
+        epilog: str,
+        *,
+        can_preview: bool = True,
+    ) -> None:
         super().__init__(
             prog=prog,
             description=description,
@@ -86,7 +95,7 @@ class FlagParser(argparse.ArgumentParser, Generic[ConfigT]):
             add_help=False,
             allow_abbrev=False,
             argument_default=argparse.SUPPRESS,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=30),
         )
         self._config = config
         self._settings = list(_settings(config))
@@ -103,7 +112,10 @@ class FlagParser(argparse.ArgumentParser, Generic[ConfigT]):
             metavar="FILE",
             help="YAML file of settings by name (`workers: 2`); flags win over it",
         )
-        other.add_argument("--dry-run", action="store_true", help="say what would be done and stop")
+        if can_preview:
+            other.add_argument(
+                "--dry-run", action="store_true", help="say what would be done and stop"
+            )
         other.add_argument("-h", "--help", action="help", help="show this text and stop")
         bare = [setting for setting in self._settings if setting.is_positional]
         self.usage = " ".join([prog, *(_usage(setting) for setting in bare), "[--flag value …]"])

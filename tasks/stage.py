@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 from prefect import Task, task
 
@@ -28,46 +28,50 @@ class HasWorkspace(Protocol):
     def workspace(self) -> Path: ...
 
 
-ConfigT = TypeVar("ConfigT", bound=HasWorkspace)
+class StageModule(Protocol):
+    """What a stage's module offers (`workspace/stage.py`)."""
+
+    STAGE: str
+    plan: Callable[[Any], StagePlan]
+    process: Callable[[Any, Shard], ShardReport]
+    publish: Callable[[Any, StagePlan], Manifest]
 
 
 @dataclass(frozen=True)
-class StageTasks(Generic[ConfigT]):
+class StageTasks:
     """A stage's plan, and its two steps as Prefect tasks."""
 
-    name: str
-    plan: Callable[[ConfigT], StagePlan]
+    name: str  # of the flow, shown in the UI
+    stage: str  # of the stage, whose lock is held
+    plan: Callable[[Any], StagePlan]
     process: Task[..., ShardReport]
     publish: Task[..., Manifest]
 
 
-def stage_tasks(
-    name: str,
-    plan: Callable[[ConfigT], StagePlan],
-    process: Callable[[ConfigT, Shard], ShardReport],
-    publish: Callable[[ConfigT, StagePlan], Manifest],
-) -> StageTasks[ConfigT]:
-    """Wrap the three functions that every stage offers (`workspace/stage.py`)."""
+def stage_tasks(name: str, module: Any) -> StageTasks:
+    """Wrap the functions of a stage's module (a `StageModule`) as the tasks of the flow `name`."""
+    stage: StageModule = module
 
-    def process_shard(config: ConfigT, shard: Shard) -> ShardReport:
-        return process(config, shard)
+    def process_shard(config: HasWorkspace, shard: Shard) -> ShardReport:
+        return stage.process(config, shard)
 
-    def publish_stage(config: ConfigT, plan: StagePlan) -> Manifest:
-        return publish(config, plan)
+    def publish_stage(config: HasWorkspace, plan: StagePlan) -> Manifest:
+        return stage.publish(config, plan)
 
     shard_options: dict[str, Any] = task_options(name, "shard", f"{name} shard {{shard.index}}")
     publish_options: dict[str, Any] = task_options(name, "publish", f"{name} publish")
     return StageTasks(
         name=name,
-        plan=plan,
+        stage=stage.STAGE,
+        plan=stage.plan,
         process=task(process_shard, **shard_options),
         publish=task(publish_stage, **publish_options),
     )
 
 
-def run_stage(stage: StageTasks[ConfigT], config: ConfigT) -> StageResult:
+def run_stage(stage: StageTasks, config: HasWorkspace) -> StageResult:
     """Do what is left of a stage. Raises `WorkspaceBusyError` when another run is writing it."""
-    with stage_lock(Workspace(config.workspace), stage.name):
+    with stage_lock(Workspace(config.workspace), stage.stage):
         planned = stage.plan(config)
         if planned.published is not None:
             result = StageResult(planned.published, planned.directory, skipped=True)
@@ -79,7 +83,7 @@ def run_stage(stage: StageTasks[ConfigT], config: ConfigT) -> StageResult:
     return result
 
 
-def _process_shards(stage: StageTasks[ConfigT], config: ConfigT, planned: StagePlan) -> None:
+def _process_shards(stage: StageTasks, config: HasWorkspace, planned: StagePlan) -> None:
     with artifacts.progress(stage.name, len(planned.shards), "shards") as advance:
         for shard in planned.shards:
             stage.process(config, shard)

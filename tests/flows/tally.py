@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 from flows._cli import main, stage_door
-from workspace import manifest, publish
+from workspace import manifest
+from workspace import publish as atomic
 from workspace.config import StageConfig, setting
 from workspace.errors import TransientError, UserError
 from workspace.ids import hash_file
@@ -54,24 +55,24 @@ def process(config: TallyConfig, shard: Shard) -> ShardReport:
     time.sleep(config.pause_s)
     text = source.read_text(encoding="utf-8")
     if "busy" in text and not (_work(config) / "tried").exists():
-        publish.write_text(_work(config) / "tried", "once")
+        atomic.write_text(_work(config) / "tried", "once")
         raise TransientError("busy, try again")
     if "explode" in text:
         raise RuntimeError("a fault of ours")
     if "refuse" in text:
         raise UserError(f"{source}: cannot be counted: remove it")
     words = [word for word in text.split() if len(word) >= config.shortest]
-    publish.write_json(target, {"words": len(words), "made_by": os.getpid()})
+    atomic.write_json(target, {"words": len(words), "made_by": os.getpid()})
     return ShardReport(shard.index, {"words": len(words)})
 
 
-def publish_tally(config: TallyConfig, planned: StagePlan) -> Manifest:
+def publish(config: TallyConfig, planned: StagePlan) -> Manifest:
     import json
 
     parts = [json.loads(path.read_text()) for path in sorted(_work(config).glob("*.json"))]
     words = sum(part["words"] for part in parts)
     report = planned.directory / "report.html"
-    publish.write_text(report, f"<h1>{words} words</h1>\n")
+    atomic.write_text(report, f"<h1>{words} words</h1>\n")
     made = Manifest(
         stage=STAGE,
         key=planned.key,
@@ -106,7 +107,7 @@ from flows._options import flow_options  # noqa: E402
 from tasks.stage import run_stage, stage_tasks  # noqa: E402
 from workspace.stage import StageResult  # noqa: E402
 
-TASKS = stage_tasks(STAGE, plan, process, publish_tally)
+TASKS = stage_tasks(STAGE, sys.modules[__name__])
 
 
 @flow(**flow_options(STAGE, "tally {config.workspace.name}"))
