@@ -23,6 +23,8 @@ from flows._flags import FlagParser, UsageError
 from flows._summary import Summary, print_summary, summarise_stage
 from workspace.config import StageConfig
 from workspace.errors import DsmError
+from workspace.locking import stage_lock
+from workspace.paths import Workspace
 from workspace.stage import StagePlan, StageResult
 
 EXIT_DONE = 0
@@ -63,28 +65,33 @@ class Door(Generic[ConfigT, ResultT]):
 
 
 def stage_door(
-    name: str,
-    config: type[ConfigT],
-    plan: Callable[[ConfigT], StagePlan],
-    about: str,
-    *,
-    module: str = "",
+    name: str, config: type[ConfigT], stage: Any, about: str, *, module: str = ""
 ) -> Door[ConfigT, StageResult]:
-    """The door of a flow that runs one stage."""
+    """The door of a flow that runs one stage; `stage` is its module (`workspace/stage.py`)."""
 
     def settled(settings: ConfigT) -> StageResult | None:
-        planned = plan(settings)
+        planned = plan_locked(stage, settings)
         if planned.published is None:
             return None
         return StageResult(planned.published, planned.directory, skipped=True)
 
     def preview(settings: ConfigT) -> str:
-        planned = plan(settings)
+        planned = plan_locked(stage, settings)
         if planned.published is not None:
             return f"nothing to do: already published in {planned.directory}"
         return f"{len(planned.shards)} shard(s) to do, into {planned.directory}"
 
     return Door(name, config, about, settled, preview, summarise_stage(name), module)
+
+
+def plan_locked(stage: Any, config: Any) -> StagePlan:
+    """`stage.plan(config)` under the stage's lock: planning sweeps what a killed writer left.
+
+    Raises `WorkspaceBusyError` when another run is writing the stage.
+    """
+    with stage_lock(Workspace(config.workspace), stage.STAGE):
+        planned: StagePlan = stage.plan(config)
+    return planned
 
 
 def main(door: Door[ConfigT, Any], arguments: Sequence[str] | None = None) -> int:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import sys
 
 from flows._cli import main, stage_door
-from knowledge_graph.build import GraphConfig, plan
+from knowledge_graph import build
+from knowledge_graph.build import GraphConfig
 
-DOOR = stage_door("build_graph", GraphConfig, plan, __doc__)
+DOOR = stage_door("build_graph", GraphConfig, build, __doc__)
 
 if __name__ == "__main__":
     sys.exit(main(DOOR))

@@ -5,4 +5,4 @@ from __future__ import annotations
 from knowledge_graph import build
 from tasks.stage import stage_tasks
 
-BUILD_GRAPH = stage_tasks("build_graph", build)
+BUILD_GRAPH = stage_tasks("build_graph", build, unit="elements")

@@ -6,6 +6,7 @@ of the libraries, and an interrupt or a cancellation reaches the running shard a
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from tasks._options import task_options
 from workspace.locking import stage_lock
 from workspace.manifest import Manifest
 from workspace.paths import Workspace
+from workspace.progress import Advance
 from workspace.stage import Shard, ShardReport, StagePlan, StageResult
 
 
@@ -33,7 +35,7 @@ class StageModule(Protocol):
 
     STAGE: str
     plan: Callable[[Any], StagePlan]
-    process: Callable[[Any, Shard], ShardReport]
+    process: Callable[..., ShardReport]  # (config, shard) or (config, shard, progress)
     publish: Callable[[Any, StagePlan], Manifest]
 
 
@@ -43,17 +45,26 @@ class StageTasks:
 
     name: str  # of the flow, shown in the UI
     stage: str  # of the stage, whose lock is held
+    unit: str  # of progress
     plan: Callable[[Any], StagePlan]
     process: Task[..., ShardReport]
     publish: Task[..., Manifest]
 
 
-def stage_tasks(name: str, module: Any) -> StageTasks:
-    """Wrap the functions of a stage's module (a `StageModule`) as the tasks of the flow `name`."""
-    stage: StageModule = module
+def stage_tasks(name: str, module: Any, *, unit: str = "units") -> StageTasks:
+    """Wrap the functions of a stage's module (a `StageModule`) as the tasks of the flow `name`.
 
-    def process_shard(config: HasWorkspace, shard: Shard) -> ShardReport:
-        return stage.process(config, shard)
+    `unit` is what the stage's `Shard.units` count.
+    """
+    stage: StageModule = module
+    reports_progress = "progress" in inspect.signature(stage.process).parameters
+
+    def process_shard(config: HasWorkspace, shard: Shard, advance: Advance) -> ShardReport:
+        if reports_progress:
+            return stage.process(config, shard, advance)
+        report = stage.process(config, shard)
+        advance(shard.units or 1)
+        return report
 
     def publish_stage(config: HasWorkspace, plan: StagePlan) -> Manifest:
         return stage.publish(config, plan)
@@ -63,6 +74,7 @@ def stage_tasks(name: str, module: Any) -> StageTasks:
     return StageTasks(
         name=name,
         stage=stage.STAGE,
+        unit=unit,
         plan=stage.plan,
         process=task(process_shard, **shard_options),
         publish=task(publish_stage, **publish_options),
@@ -84,7 +96,7 @@ def run_stage(stage: StageTasks, config: HasWorkspace) -> StageResult:
 
 
 def _process_shards(stage: StageTasks, config: HasWorkspace, planned: StagePlan) -> None:
-    with artifacts.progress(stage.name, len(planned.shards), "shards") as advance:
+    total = sum(shard.units or 1 for shard in planned.shards)
+    with artifacts.progress(stage.name, total, stage.unit) as advance:
         for shard in planned.shards:
-            stage.process(config, shard)
-            advance(1)
+            stage.process(config, shard, advance)

@@ -96,7 +96,9 @@ def _work(config: TallyConfig) -> Path:
     return folder
 
 
-DOOR = stage_door(STAGE, TallyConfig, plan, "Text files -> number of words.", module="tally")
+DOOR = stage_door(
+    STAGE, TallyConfig, sys.modules[__name__], "Text files -> number of words.", module="tally"
+)
 
 if __name__ == "__main__":
     sys.exit(main(DOOR))
