@@ -22,13 +22,13 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from training.cluster.job import STOP_FILE, Job
+from training.cluster.local import ENVIRONMENT, MARK
 from workspace import publish
 from workspace.config import StageConfig, setting
 from workspace.errors import UserError
 
 SCRIPT_NAME = "job.sbatch"
 SPEC_NAME = "job.json"
-EXIT_NAME = "exit.json"
 NODES_NAME = "nodes.txt"
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -129,7 +129,7 @@ def render(job: Job, options: SlurmOptions) -> str:
     )
     text = environment.get_template("train.sbatch.j2").render(
         directives=_directives(job, options),
-        environment={name: bash_quote(value) for name, value in sorted(job.environment.items())},
+        environment={name: bash_quote(value) for name, value in _environment(job).items()},
         attempt_dir=bash_quote(str(job.attempt_dir)),
         python=bash_quote(options.python or sys.executable),
         command=" ".join(bash_quote(part) for part in job.command),
@@ -182,6 +182,17 @@ def sbatch_quote(value: str) -> str:
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def _environment(job: Job) -> dict[str, str]:
+    """What the ranks get beside the submitter's own environment, which sbatch passes on."""
+    chosen = {
+        **ENVIRONMENT,
+        "OMP_NUM_THREADS": str(job.cpus_per_process),
+        **job.environment,
+        MARK: str(job.attempt_dir),
+    }
+    return dict(sorted(chosen.items()))
 
 
 def _directives(job: Job, options: SlurmOptions) -> list[str]:

@@ -35,17 +35,15 @@ from training.cluster.job import (
     JobState,
     JobStatus,
 )
+from training.cluster.local import EXIT_NAME, HANDLE_NAME
 from training.cluster.node_agent import FIRST_FAILURE_NAME
-from training.cluster.render import EXIT_NAME, NODES_NAME, SlurmOptions, write_script
+from training.cluster.render import NODES_NAME, SlurmOptions, write_script
 from training.cluster.slurm_client import SlurmClient
 from training.cluster.slurm_output import JobInfo
 from workspace import publish
-from workspace.errors import CorruptWorkspaceError, TransientError
+from workspace.errors import CorruptWorkspaceError, TransientError, UserError
 
-__all__ = ["HANDLE_NAME", "SlurmLauncher", "SlurmOptions"]
-
-HANDLE_NAME = "handle.json"
-LAUNCHER_NAME = "slurm"
+__all__ = ["SlurmLauncher", "SlurmOptions", "read_handle"]
 
 _CONTRACT = {
     EXIT_DONE: JobState.SUCCEEDED,
@@ -82,6 +80,8 @@ class _RecordedExit(NamedTuple):
 class SlurmLauncher:
     """Implements `training.cluster.job.Launcher`."""
 
+    name = "slurm"
+
     def __init__(
         self,
         options: SlurmOptions | None = None,
@@ -104,10 +104,15 @@ class SlurmLauncher:
         """
         known = read_handle(job.attempt_dir)
         if known is not None:
+            if known.launcher != self.name:
+                raise UserError(
+                    f"{job.attempt_dir} was started by the {known.launcher} launcher: go on with "
+                    "that one until this attempt has ended"
+                )
             return known
         script = write_script(job, self.options)
         job_id = self._find(job) or self._submit(job, script)
-        handle = JobHandle(key=job.key, launcher=LAUNCHER_NAME, job_id=job_id)
+        handle = JobHandle(key=job.key, launcher=self.name, job_id=job_id)
         publish.write_json(job.attempt_dir / HANDLE_NAME, asdict(handle))
         return handle
 
