@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import zipfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from lxml import etree
 
@@ -19,7 +19,7 @@ _RATIO_FROM_BYTES: Final = 32 * 1024**2
 _MAX_PARTS: Final = 50_000
 _OLE_MAGIC: Final = b"\xd0\xcf\x11\xe0"
 
-Element = etree._Element
+Element: TypeAlias = Any  # an lxml element
 
 
 def check(path: Path) -> None:
@@ -47,8 +47,8 @@ def check(path: Path) -> None:
         )
         if part.file_size > MAX_PART_BYTES or too_dense:
             raise Unreadable(
-                "too_large", f"{part.filename} unpacks from {part.compress_size} to "
-                f"{part.file_size} bytes"
+                "too_large",
+                f"{part.filename} unpacks from {part.compress_size} to {part.file_size} bytes",
             )
         if part.flag_bits & 1:
             raise Unreadable("encrypted", f"{part.filename} needs a password")
@@ -68,9 +68,7 @@ def read_part(container: zipfile.ZipFile, name: str) -> bytes:
 def read_xml(container: zipfile.ZipFile, name: str) -> Element | None:
     """A part as XML without entities or network, None when missing or broken."""
     data = read_part(container, name)
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, recover=True, huge_tree=False
-    )
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=True, huge_tree=False)
     return etree.fromstring(data, parser) if data else None
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from lxml import etree
+from typing import Any, Final, TypeAlias
 
 _M: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _SYMBOLS: Final = {"∑": "sum", "∏": "prod", "∫": "int", "⋃": "union", "⋂": "intersection"}
 
-Element = etree._Element
+Element: TypeAlias = Any  # an lxml element
 
 
 def linear_text(equation: Element) -> str:
@@ -36,8 +34,10 @@ def _text(node: Element) -> str:
         return _group(part.get("e"), _scripts(part))
     if name == "rad":
         degree = _children(part.get("deg"))
-        return f"root({degree}, {_children(part.get('e'))})" if degree else (
-            f"sqrt({_children(part.get('e'))})"
+        return (
+            f"root({degree}, {_children(part.get('e'))})"
+            if degree
+            else (f"sqrt({_children(part.get('e'))})")
         )
     if name == "nary":
         return f"{_operator(node)}{_scripts(part)} {_children(part.get('e'))}"

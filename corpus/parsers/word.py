@@ -22,8 +22,8 @@ from lxml import etree
 
 from corpus.parsed import Fault, ParsedDocument, ParsedElement, ParseOptions, Unreadable
 from corpus.parsers import containers, documents
-from corpus.parsers.nearby_captions import attach_captions
 from corpus.parsers.equations import linear_text
+from corpus.parsers.nearby_captions import attach_captions
 from corpus.parsers.unstructured_setup import LANGUAGES, classify, prepare, to_parsed, version
 
 if TYPE_CHECKING:
@@ -49,7 +49,13 @@ def parse_docx(path: Path, options: ParseOptions) -> ParsedDocument:
     try:
         document = docx.Document(io.BytesIO(_transitional(path)))
         body = document.element.body
-    except (KeyError, ValueError, etree.XMLSyntaxError, zipfile.BadZipFile, AttributeError) as error:
+    except (
+        KeyError,
+        ValueError,
+        etree.XMLSyntaxError,
+        zipfile.BadZipFile,
+        AttributeError,
+    ) as error:
         raise Unreadable("corrupt", f"not a Word document: {error}") from error
     pictures = _Pictures(document, options)
     _unwrap_content_controls(body)
@@ -164,9 +170,7 @@ def _translate(content: bytes) -> bytes:
     usual = b"http://schemas.openxmlformats.org/"
     for family in (b"wordprocessingml", b"drawingml", b"spreadsheetml", b"presentationml"):
         content = content.replace(_STRICT + family + b"/", usual + family + b"/2006/")
-    return content.replace(
-        _STRICT + b"officeDocument/", usual + b"officeDocument/2006/"
-    )
+    return content.replace(_STRICT + b"officeDocument/", usual + b"officeDocument/2006/")
 
 
 def _unwrap_content_controls(body: Any) -> None:
@@ -217,7 +221,9 @@ def _notes(path: Path) -> list[ParsedElement]:
             for note in root.iterchildren() if root is not None else ():
                 kind = [value for key, value in note.attrib.items() if key.endswith("}type")]
                 text = " ".join(
-                    "".join(run.text or "" for run in note.iter() if str(run.tag).endswith("}t")).split()
+                    "".join(
+                        run.text or "" for run in note.iter() if str(run.tag).endswith("}t")
+                    ).split()
                 )
                 if text and not kind:
                     notes.append(ParsedElement(classify(text), text, metadata={"role": role}))
