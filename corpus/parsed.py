@@ -173,3 +173,5 @@ class ParseOptions:
     max_page_pixels: int = 40_000_000
     extract_images: bool = True
     max_table_rows: int = 20_000
+    pdf_backend: str = "pymupdf"  # pymupdf | pypdfium2
+    table_detection: str = "routed"  # fast | routed | full, as in IngestConfig

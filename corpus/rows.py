@@ -87,9 +87,7 @@ class _SectionStack:
         self._open.append((max(element.level, 1), element.text, element_id))
 
 
-def _element_row(
-    doc_id: str, order: int, element: ParsedElement, sections: _SectionStack
-) -> Row:
+def _element_row(doc_id: str, order: int, element: ParsedElement, sections: _SectionStack) -> Row:
     path, parent_id = sections.above(element)
     element_id = derive_id(doc_id, element.page, order, element.category, element.text)
     if element.category == "Title":

@@ -1,0 +1,260 @@
+"""Ingest: files -> the corpus tables. Stage functions over `IngestConfig`.
+
+In: files, folders or globs. Out: `WORKSPACE/corpus/` with the tables of `corpus.schema`, a report
+and a manifest. Every given file ends in `documents` or in `quarantine` with a reason.
+
+    plan = ingest.plan(config)
+    for shard in plan.shards: ingest.process(config, shard)
+    ingest.publish(config, plan)
+
+or `workspace.stage.run(config, ingest.plan, ingest.process, ingest.publish)`. Documents that were
+published before with the same settings keep their rows without being parsed again. The caller holds
+the stage's lock. Does not read object stores, and does no OCR.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import field_validator
+
+from corpus import publish_corpus
+from corpus.parse_documents import DocumentScheduler, TimeLimits
+from corpus.parsed import ParseOptions
+from corpus.plan_file import IngestPlan, read_plan, write_plan
+from corpus.sources import Source, find_sources
+from corpus.units import is_done, read_unit, unit_rows
+from corpus.worker_pool import WorkerPool
+from workspace.config import StageConfig, hash_json, setting
+from workspace.manifest import Manifest, find_published, stage_key
+from workspace.paths import Workspace
+from workspace.publish import sweep_temporary, write_json
+from workspace.stage import Shard, ShardReport, StagePlan
+
+STAGE: Final = "corpus"
+VERSION: Final = "1"
+SHARD_BYTES: Final = 32 << 20
+MAX_SHARDS: Final = 500
+
+
+class IngestConfig(StageConfig):
+    """Settings of the ingest stage."""
+
+    sources: list[str] = setting(
+        position=0,
+        positional=True,
+        min_length=1,
+        affects_output=False,  # the files that they name are in the key
+        description="Files, folders or glob patterns to ingest",
+    )
+    workspace: Path = setting(
+        Path("workspace"), position=1, affects_output=False, description="Folder of all stages"
+    )
+    include: list[str] = setting(
+        default_factory=list,
+        position=2,
+        affects_output=False,
+        description="Take only files whose name or path inside the source matches a pattern",
+    )
+    exclude: list[str] = setting(
+        default_factory=list,
+        position=3,
+        affects_output=False,
+        description="Leave out files whose name or path inside the source matches a pattern",
+    )
+    workers: int = setting(
+        default_factory=lambda: os.cpu_count() or 1,
+        position=4,
+        ge=1,
+        le=512,
+        affects_output=False,
+        description="Parser processes side by side",
+    )
+    page_dpi: int = setting(100, position=5, ge=36, le=600, description="Resolution of page images")
+    pdf_backend: Literal["auto", "pymupdf", "pypdfium2"] = setting(
+        "auto",
+        position=6,
+        description="Library that reads PDFs; auto takes pymupdf where it is installed. pypdfium2 "
+        "has a permissive licence but finds no tables",
+    )
+    table_detection: Literal["fast", "routed", "full"] = setting(
+        "routed",
+        position=7,
+        description="fast: ruled tables only; routed: a layout model on pages that show signs of a "
+        "table; full: the model on every page (0.4 s of CPU each)",
+    )
+    chunk_tokens: int = setting(
+        400, position=8, ge=32, le=8192, description="Most tokens in a chunk"
+    )
+    max_file_mb: int = setting(
+        512, position=9, ge=1, le=16384, description="Larger files go to quarantine, in MB"
+    )
+    max_page_pixels: int = setting(
+        40_000_000,
+        position=10,
+        ge=100_000,
+        le=400_000_000,
+        description="Larger pages are rendered at a lower resolution",
+    )
+    page_timeout_s: float = setting(
+        60.0,
+        position=11,
+        gt=0,
+        le=3600,
+        description="CPU seconds that a page may take before it is given up",
+    )
+    document_timeout_s: float = setting(
+        300.0,
+        position=12,
+        gt=0,
+        le=86400,
+        description="CPU seconds for a document that is not read page by page",
+    )
+    memory_limit_mb: int = setting(
+        4096, position=13, ge=1024, le=131072, description="Address space of a parser process"
+    )
+
+    @field_validator("pdf_backend", mode="after")
+    @classmethod
+    def _resolve_backend(cls, value: str) -> str:
+        """The choice is part of the fingerprint, so `auto` is settled before it is taken."""
+        if value == "auto":
+            return "pymupdf" if find_spec("pymupdf") else "pypdfium2"
+        if find_spec(value) is None:
+            raise ValueError(f"{value} is not installed: pip install {value}")
+        return value
+
+    def parse_options(self) -> ParseOptions:
+        return ParseOptions(
+            page_dpi=self.page_dpi,
+            max_page_pixels=self.max_page_pixels,
+            pdf_backend=self.pdf_backend,
+            table_detection=self.table_detection,
+        )
+
+    @property
+    def folder(self) -> Path:
+        return Workspace(self.workspace).corpus
+
+
+def plan(config: IngestConfig) -> StagePlan:
+    """List and hash the sources. Raises `UserError` naming a source that is missing or empty."""
+    found = find_sources(config.sources, config.include, config.exclude)
+    inputs = {
+        "documents": hash_json([source.doc_id for source in found.documents]),
+        "sources": hash_json(sorted(found.uris)),
+    }
+    key = stage_key(STAGE, VERSION, config.fingerprint(), inputs)
+    folder = config.folder
+    published = find_published(folder, key)
+    if published is not None:
+        return StagePlan(STAGE, key, folder, (), inputs, published)
+    folder.mkdir(parents=True, exist_ok=True)
+    sweep_temporary(folder)
+    reused = publish_corpus.reusable(folder, found, _generation(config))
+    fresh = [source for source in found.documents if source.doc_id not in reused]
+    write_plan(_plan_path(config), IngestPlan(found, frozenset(reused)))
+    return StagePlan(STAGE, key, folder, tuple(make_shards(fresh)), inputs)
+
+
+def make_shards(sources: list[Source]) -> list[Shard]:
+    """About equal bytes each, in order of doc_id; `units` counts documents."""
+    total = sum(source.bytes for source in sources)
+    wanted = max(SHARD_BYTES, -(-total // MAX_SHARDS))
+    shards: list[Shard] = []
+    items: list[str] = []
+    size = 0
+    for source in sources:
+        items.append(source.doc_id)
+        size += source.bytes
+        if size >= wanted:
+            shards.append(Shard(len(shards), tuple(items), len(items)))
+            items, size = [], 0
+    if items:
+        shards.append(Shard(len(shards), tuple(items), len(items)))
+    return shards
+
+
+def process(
+    config: IngestConfig, shard: Shard, progress: Callable[[int], None] | None = None
+) -> ShardReport:
+    """Parse the shard's documents; `progress` is called with the number of documents done."""
+    started = time.monotonic()
+    units = _units(config)
+    units.mkdir(parents=True, exist_ok=True)
+    advance = progress or (lambda documents: None)
+    stored = read_plan(_plan_path(config)).sources
+    documents = {source.doc_id: source for source in stored.documents}
+    wanted = [documents[doc_id] for doc_id in shard.items]
+    left = [source for source in wanted if not is_done(units, source)]
+    advance(len(wanted) - len(left))
+    if left:
+        limits = TimeLimits(config.page_timeout_s, config.document_timeout_s)
+        with WorkerPool(config.workers, _worker_setup(config, units)) as pool:
+            DocumentScheduler(pool, units, limits, lambda doc_id: advance(1)).run(left)
+    seconds = time.monotonic() - started
+    write_json(_timings(units) / f"{shard.index}-{time.time_ns()}.json", seconds)
+    return _report(shard, units, seconds)
+
+
+def _worker_setup(config: IngestConfig, units: Path) -> dict[str, Any]:
+    return {
+        "units": str(units),
+        "spool": str(units.with_name(f"spool-{units.name}")),
+        "options": vars(config.parse_options()),
+        "chunk_tokens": config.chunk_tokens,
+        "max_bytes": config.max_file_mb << 20,
+        "memory_limit_mb": config.memory_limit_mb,
+    }
+
+
+def _report(shard: Shard, units: Path, seconds: float) -> ShardReport:
+    counts: Counter[str] = Counter()
+    rejects: Counter[str] = Counter()
+    for doc_id in shard.items:
+        unit = read_unit(units, doc_id)
+        assert unit is not None, f"document {doc_id} left neither rows nor a quarantine record"
+        counts.update(unit.rows)
+        rejects.update(row["reason"] for row in unit_rows(units, unit, "quarantine"))
+    return ShardReport(shard.index, dict(counts), dict(rejects), seconds)
+
+
+def publish(config: IngestConfig, plan: StagePlan) -> Manifest:
+    """Merge the units and the rows of unchanged documents; write the manifest last."""
+    ingested = read_plan(_plan_path(config))
+    return publish_corpus.publish(
+        plan,
+        ingested,
+        _units(config),
+        settings=config.output_settings(),
+        fingerprint=config.fingerprint(),
+        generation=_generation(config),
+        seconds=sum(float(path.read_text()) for path in _timings(_units(config)).glob("*.json")),
+    )
+
+
+def _generation(config: IngestConfig) -> str:
+    """Documents parsed under the same generation have the same rows."""
+    return f"{VERSION}-{config.fingerprint()}"
+
+
+def _units(config: IngestConfig) -> Path:
+    # Not under the plan's key: a file added after a kill must not cost the work done before it.
+    return config.folder / ".work" / f"units-{_generation(config)}"
+
+
+def _timings(units: Path) -> Path:
+    """One file for each call of `process`, since several may have been needed."""
+    return units.with_name(f"seconds-{units.name}")
+
+
+def _plan_path(config: IngestConfig) -> Path:
+    """`process` runs in other processes and knows the config alone."""
+    identity = hash_json(config.model_dump(mode="json", exclude={"workers", "workspace"}))
+    return config.folder / ".work" / f"plan-{identity}.json"

@@ -1,0 +1,177 @@
+"""Documents through the worker pool: the order of tasks, retries, and what a failure costs.
+
+A paged document is opened, its missing pages are read in ranges that run side by side, and it is
+joined. When a child dies or hangs, the page that it was at is tried once more alone in a fresh
+child, and then counted as lost; the rest of its range goes on. A document that keeps killing
+children is given up whole.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from corpus.sources import Source
+from corpus.units import quarantine_row, write_quarantined
+from corpus.worker_pool import Outcome, Task, WorkerPool
+
+RANGE_PAGES: Final = 32
+# After so many dead children a document is given up.
+MAX_KILLS: Final = 10
+# Opening and joining touch every page, but do little with each.
+JOIN_FACTOR: Final = 10
+RETRIED: Final = frozenset({"crash", "out_of_memory"})
+
+
+@dataclass(frozen=True)
+class TimeLimits:
+    """CPU seconds."""
+
+    page_s: float
+    document_s: float
+
+
+@dataclass
+class _Progress:
+    """A document on its way."""
+
+    source: Source
+    n_pages: int = 0
+    running: int = 0  # page tasks that have not ended
+    lost: dict[int, tuple[str, str]] = field(default_factory=dict)
+    attempts: Counter[tuple[str, int]] = field(default_factory=Counter)
+    kills: int = 0
+
+
+class DocumentScheduler:
+    """Feeds one pool with the tasks of many documents."""
+
+    def __init__(
+        self,
+        pool: WorkerPool,
+        units: Path,
+        limits: TimeLimits,
+        on_document: Callable[[str], None],
+    ) -> None:
+        self._pool = pool
+        self._units = units
+        self._limits = limits
+        self._on_document = on_document
+        self._open: dict[str, _Progress] = {}
+
+    def run(self, sources: Iterable[Source]) -> None:
+        """Parse all; every source ends as a unit, parsed or quarantined."""
+        # The largest first: a big document started last would run alone at the end.
+        for source in sorted(sources, key=lambda source: (-source.bytes, source.doc_id)):
+            self._open[source.doc_id] = _Progress(source)
+            self._submit(source, "open", self._limits.document_s)
+        for outcome in self._pool.outcomes():
+            progress = self._open.get(outcome.task.message["doc_id"])
+            if progress is not None:
+                self._handle(progress, outcome)
+
+    def _submit(self, source: Source, kind: str, cpu_limit_s: float, **more: Any) -> None:
+        message = {
+            "kind": kind,
+            "doc_id": source.doc_id,
+            "path": str(source.path),
+            "suffix": source.suffix,
+            "bytes": source.bytes,
+            **more,
+        }
+        # Work on opened documents goes first, so that few spools are on disk at once.
+        self._pool.submit(Task(message, cpu_limit_s, first=kind != "open"))
+
+    def _handle(self, progress: _Progress, outcome: Outcome) -> None:
+        kind = outcome.task.message["kind"]
+        if kind == "pages":
+            progress.running -= 1
+        if outcome.unreadable is not None:
+            self._quarantine(progress, **outcome.unreadable)
+        elif outcome.failure:
+            self._handle_failure(progress, kind, outcome)
+        elif kind == "open" and "pages" in (outcome.done or {}):
+            self._start_pages(progress, outcome.done or {})
+        elif kind == "pages":
+            self._join_when_read(progress)
+        else:
+            self._close(progress)
+
+    def _start_pages(self, progress: _Progress, answer: dict[str, Any]) -> None:
+        progress.n_pages = answer["pages"]
+        for first, last in page_ranges(answer["missing"]):
+            self._submit_pages(progress, first, last)
+        self._join_when_read(progress)
+
+    def _submit_pages(self, progress: _Progress, first: int, last: int) -> None:
+        progress.running += 1
+        self._submit(progress.source, "pages", self._limits.page_s, first=first, last=last)
+
+    def _join_when_read(self, progress: _Progress) -> None:
+        if progress.running:
+            return
+        lost = [(page, *why) for page, why in sorted(progress.lost.items())]
+        limit = self._limits.document_s + JOIN_FACTOR * self._limits.page_s
+        self._submit(progress.source, "join", limit, lost=lost)
+
+    def _handle_failure(self, progress: _Progress, kind: str, outcome: Outcome) -> None:
+        progress.kills += 1
+        if kind != "pages":
+            self._retry_or_quarantine(progress, kind, outcome)
+        elif progress.kills > MAX_KILLS:
+            detail = f"{progress.kills} parser processes died on it, the last: {outcome.detail}"
+            self._quarantine(progress, "parse", "too_many_failures", detail, retry=True)
+        else:
+            self._skip_page(progress, outcome)
+
+    def _retry_or_quarantine(self, progress: _Progress, kind: str, outcome: Outcome) -> None:
+        progress.attempts[kind, 0] += 1
+        if outcome.failure in RETRIED and progress.attempts[kind, 0] == 1:
+            self._pool.submit(outcome.task)
+            return
+        retry = outcome.failure in ("timeout", "out_of_memory")
+        self._quarantine(progress, "parse", outcome.failure, outcome.detail, retry=retry)
+
+    def _skip_page(self, progress: _Progress, outcome: Outcome) -> None:
+        """Blame the first page that was not done; try it alone once, and go on behind it."""
+        first, last = outcome.task.message["first"], outcome.task.message["last"]
+        page = first + len(outcome.pages_done)
+        if page > last:  # died after its last page, before it could say so
+            self._join_when_read(progress)
+            return
+        progress.attempts["page", page] += 1
+        if outcome.failure in RETRIED and progress.attempts["page", page] == 1:
+            self._submit_pages(progress, page, page)
+        else:
+            progress.lost[page] = (outcome.failure, outcome.detail)
+        if page < last:
+            self._submit_pages(progress, page + 1, last)
+        self._join_when_read(progress)
+
+    def _quarantine(
+        self, progress: _Progress, stage: str, reason: str, detail: str, retry: bool
+    ) -> None:
+        source = progress.source
+        row = quarantine_row(
+            source.doc_id, 0, stage, reason, detail, retry=retry, size=source.bytes
+        )
+        write_quarantined(self._units, source.doc_id, source.suffix, row)
+        self._close(progress)
+
+    def _close(self, progress: _Progress) -> None:
+        del self._open[progress.source.doc_id]
+        self._on_document(progress.source.doc_id)
+
+
+def page_ranges(pages: list[int]) -> Iterator[tuple[int, int]]:
+    """Runs of consecutive pages, none longer than RANGE_PAGES."""
+    runs = itertools.groupby(enumerate(sorted(pages)), key=lambda pair: pair[1] - pair[0])
+    for _, run in runs:
+        numbers = [page for _, page in run]
+        for start in range(0, len(numbers), RANGE_PAGES):
+            part = numbers[start : start + RANGE_PAGES]
+            yield part[0], part[-1]

@@ -1,0 +1,225 @@
+"""Pictures of a PDF page through PyMuPDF: embedded rasters as stored, captioned line art rendered.
+
+PNG and JPEG streams are kept byte for byte; everything else (JPEG 2000, CMYK, masks, bilevel)
+becomes PNG. Left out, and counted or flagged: pictures under 16 pixels, pictures over the pixel
+cap, and the scan that covers a whole page, which the page image already shows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from corpus.parsed import Box, ParseOptions
+from corpus.parsers.boxes import (
+    area,
+    enclose,
+    horizontal_overlap,
+    overlap,
+    share_inside,
+    vertical_gap,
+)
+from corpus.parsers.page_size import fit_dpi
+from corpus.parsers.pdf_pymupdf_tables import to_box
+from corpus.parsers.pdf_raw import PageFiles, RawBlock, RawImage
+
+MIN_PIXELS: Final = 16
+WHOLE_PAGE: Final = 0.85
+_FIGURE_CAPTION: Final = re.compile(r"^fig(?:ure|\.)?\s*[\dA-Z]", re.IGNORECASE)
+# A figure is at least this wide and high, and its caption at most this far away.
+MIN_FIGURE_PT: Final = 40.0
+CAPTION_GAP_PT: Final = 50.0
+
+
+class Stored(NamedTuple):
+    """An encoded picture in the spool; `file` is "" when it was left out."""
+
+    file: str
+    width_px: int
+    height_px: int
+    flag: str = ""
+
+
+@dataclass
+class FoundImages:
+    images: list[RawImage] = field(default_factory=list)
+    n_tiny: int = 0
+    flags: list[str] = field(default_factory=list)
+
+
+class ImageExtractor:
+    """Pictures of one document; a picture used on many pages is decoded once."""
+
+    def __init__(self, pymupdf: Any, document: Any, options: ParseOptions) -> None:
+        self._pymupdf = pymupdf
+        self._document = document
+        self._options = options
+        self._stored: dict[int, Stored] = {}
+
+    def read(
+        self, page: Any, blocks: Sequence[RawBlock], drawings: Sequence[Any], files: PageFiles
+    ) -> FoundImages:
+        found = FoundImages()
+        if not self._options.extract_images:
+            return found
+        shown = to_box(page.rect)
+        for xref, box in self._placed(page):
+            box = _clip(box, shown)
+            if area(box) <= 0:
+                continue
+            self._add(found, xref, box, shown, files)
+        self._add_line_art(found, page, blocks, drawings, files)
+        return found
+
+    def _placed(self, page: Any) -> list[tuple[int, Box]]:
+        """(xref, box as shown) of each picture in order; inline pictures have no xref."""
+        placed = []
+        seen: set[int] = set()
+        for item in page.get_images(full=True):
+            xref = int(item[0])
+            if xref in seen:
+                continue
+            seen.add(xref)
+            if min(int(item[2]), int(item[3])) < MIN_PIXELS:
+                placed.append((xref, Box(0.0, 0.0, 1.0, 1.0)))
+                continue
+            matrix = page.rotation_matrix
+            for rectangle in page.get_image_rects(xref):
+                placed.append((xref, to_box(rectangle * matrix)))
+        return placed
+
+    def _add(self, found: FoundImages, xref: int, box: Box, shown: Box, files: PageFiles) -> None:
+        if area(box) >= WHOLE_PAGE * area(shown):
+            if "scanned" not in found.flags:
+                found.flags.append("scanned")
+            return
+        if xref not in self._stored:
+            self._stored[xref] = self._store(xref, files)
+        stored = self._stored[xref]
+        if stored.flag == "tiny":
+            found.n_tiny += 1
+        elif stored.flag:
+            if stored.flag not in found.flags:
+                found.flags.append(stored.flag)
+        else:
+            found.images.append(RawImage(box, stored.width_px, stored.height_px, stored.file))
+
+    def _store(self, xref: int, files: PageFiles) -> Stored:
+        try:
+            item = self._document.extract_image(xref)
+            width, height = int(item["width"]), int(item["height"])
+            if min(width, height) < MIN_PIXELS:
+                return Stored("", width, height, "tiny")
+            if width * height > self._options.max_page_pixels:
+                return Stored("", width, height, "image_too_large")
+            plain = item["ext"] in ("png", "jpeg") and not item["smask"]
+            if plain and "CMYK" not in str(item["cs-name"]):
+                data = bytes(item["image"])
+            else:
+                data = self._to_png(xref, int(item["smask"]))
+        except MemoryError:
+            raise
+        except Exception:  # MuPDF raises many kinds on a damaged picture; the page is still good
+            return Stored("", 0, 0, "image_error")
+        return Stored(files.put_image(data), width, height)
+
+    def _to_png(self, xref: int, mask_xref: int) -> bytes:
+        pixmap = self._pymupdf.Pixmap(self._document, xref)
+        if pixmap.colorspace is None:  # a stencil: only a mask
+            return bytes(pixmap.tobytes("png"))
+        if pixmap.colorspace.n > 3 or pixmap.colorspace.name not in ("DeviceRGB", "DeviceGray"):
+            pixmap = self._pymupdf.Pixmap(self._pymupdf.csRGB, pixmap)
+        if mask_xref and not pixmap.alpha:
+            mask = self._pymupdf.Pixmap(self._document, mask_xref)
+            if (mask.width, mask.height) == (pixmap.width, pixmap.height):
+                pixmap = self._pymupdf.Pixmap(pixmap, mask)
+        return bytes(pixmap.tobytes("png"))
+
+    def _add_line_art(
+        self,
+        found: FoundImages,
+        page: Any,
+        blocks: Sequence[RawBlock],
+        drawings: Sequence[Any],
+        files: PageFiles,
+    ) -> None:
+        """Line art next to a figure caption that no raster picture answers."""
+        captions = [block.box for block in blocks if _FIGURE_CAPTION.match(block.lines[0].text)]
+        rasters = [image.box for image in found.images]
+        open_captions = [box for box in captions if not any(_adjoins(box, r) for r in rasters)]
+        if not open_captions or len(drawings) < 4:
+            return
+        matrix = page.rotation_matrix
+        boxes = [to_box(self._pymupdf.Rect(item["rect"]) * matrix) for item in drawings]
+        regions = merge_close([box for box in boxes if _is_visible(box, to_box(page.rect))])
+        for caption in open_captions:
+            near = [box for box in regions if _is_figure(box) and _adjoins(caption, box)]
+            if not near:
+                continue
+            best = min(near, key=lambda box: (vertical_gap(box, caption), -area(box)))
+            regions.remove(best)
+            image = self._render(page, best, files)
+            if image:
+                found.images.append(image)
+
+    def _render(self, page: Any, box: Box, files: PageFiles) -> RawImage | None:
+        width, height = box.x1 - box.x0, box.y1 - box.y0
+        dpi = fit_dpi(width, height, 1.5 * self._options.page_dpi, self._options.max_page_pixels)
+        scale = dpi / 72
+        pixmap = page.get_pixmap(
+            matrix=self._pymupdf.Matrix(scale, scale), clip=self._pymupdf.Rect(box), alpha=False
+        )
+        if min(pixmap.width, pixmap.height) < MIN_PIXELS:
+            return None
+        name = files.put_image(pixmap.tobytes("png"))
+        return RawImage(box, pixmap.width, pixmap.height, name, kind="vector")
+
+
+def merge_close(boxes: Sequence[Box], gap_pt: float = 12.0) -> list[Box]:
+    """Join boxes that touch or nearly touch, until none do."""
+    merged: list[Box] = []
+    for box in sorted(boxes):
+        while True:
+            close = [other for other in merged if _near(box, other, gap_pt)]
+            if not close:
+                break
+            merged = [other for other in merged if other not in close]
+            box = enclose([box, *close])
+        merged.append(box)
+    return merged
+
+
+def _near(first: Box, second: Box, gap: float) -> bool:
+    return (
+        first.x0 - gap <= second.x1
+        and second.x0 - gap <= first.x1
+        and first.y0 - gap <= second.y1
+        and second.y0 - gap <= first.y1
+    )
+
+
+def _is_visible(box: Box, shown: Box) -> bool:
+    """On the page, and neither its background nor a rule across it."""
+    inside = share_inside(box, shown) > 0.5 or overlap(box, shown) > 0
+    across = box.x1 - box.x0 > 0.6 * (shown.x1 - shown.x0) and box.y1 - box.y0 < 3
+    return inside and not across and area(box) < 0.9 * area(shown)
+
+
+def _is_figure(box: Box) -> bool:
+    return box.x1 - box.x0 >= MIN_FIGURE_PT and box.y1 - box.y0 >= MIN_FIGURE_PT
+
+
+def _adjoins(caption: Box, box: Box) -> bool:
+    return (
+        horizontal_overlap(caption, box) > 0.3
+        and vertical_gap(caption, box) <= CAPTION_GAP_PT
+        and share_inside(caption, box) < 0.9
+    )
+
+
+def _clip(box: Box, shown: Box) -> Box:
+    return Box(
+        max(box.x0, shown.x0), max(box.y0, shown.y0), min(box.x1, shown.x1), min(box.y1, shown.y1)
+    )

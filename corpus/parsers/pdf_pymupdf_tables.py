@@ -1,0 +1,173 @@
+"""Tables of a PDF page through PyMuPDF: where to look, and its grids turned into cells with spans.
+
+Three depths, `ParseOptions.table_detection`:
+fast: ruling lines alone (0.03 s a page); finds no table without rules, and its grids have no
+headers, so that the first row is taken as one when it holds no number.
+routed: the layout model with grid refinement (0.4-0.8 s) on pages that show signs of a table.
+full: the same on every page.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from corpus.parsed import Box, ParsedCell
+from corpus.parsers.boxes import enclose
+from corpus.parsers.pdf_raw import RawBlock, RawLine, RawTable
+
+_CAPTION: Final = re.compile(r"^table\s+[\dA-Z]", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"^[\s\d.,+\-−%xX()/]+$")
+# Rules drawn as thin boxes leave slivers between their two edges.
+SLIVER_PT: Final = 6.0
+
+
+class FoundTables(NamedTuple):
+    tables: tuple[RawTable, ...]
+    flags: tuple[str, ...] = ()
+
+
+def find_tables(page: Any, blocks: Sequence[RawBlock], mode: str) -> FoundTables:
+    """Tables of `page` in points of the page as shown."""
+    if mode == "full" or (mode == "routed" and _looks_tabular(blocks)):
+        return _find_with_layout(page)
+    ruled = page.find_tables(use_layout=False)
+    if ruled is None:
+        return FoundTables((), ("table_error",))
+    found = [table for item in ruled.tables if (table := _from_rules(item))]
+    if found and mode == "routed":
+        return _find_with_layout(page)
+    return FoundTables(tuple(found))
+
+
+def _find_with_layout(page: Any) -> FoundTables:
+    finder = page.find_tables(union=True, refine=True)
+    if finder is None:
+        return FoundTables((), ("table_error",))
+    found = (_from_placements(item) for item in finder.tables)
+    return FoundTables(tuple(table for table in found if table))
+
+
+def _looks_tabular(blocks: Sequence[RawBlock]) -> bool:
+    """A caption, or three rows of at least three separate pieces of text."""
+    lines = [line for block in blocks for line in block.lines if line.upright]
+    if any(_CAPTION.match(line.text) for line in lines):
+        return True
+    return sum(1 for row in _rows_by_baseline(lines) if _pieces(row) >= 3) >= 3
+
+
+def _rows_by_baseline(lines: Iterable[RawLine]) -> Iterable[list[RawLine]]:
+    row: list[RawLine] = []
+    for line in sorted(lines, key=lambda line: line.box.y1):
+        if row and line.box.y1 - row[0].box.y1 > 2.0:
+            yield row
+            row = []
+        row.append(line)
+    if row:
+        yield row
+
+
+def _pieces(row: list[RawLine]) -> int:
+    """Pieces with a clear gap before them; the words of one line count once."""
+    ordered = sorted(row, key=lambda line: line.box.x0)
+    gaps = itertools.pairwise(ordered)
+    return 1 + sum(1 for left, right in gaps if right.box.x0 - left.box.x1 > 1.2 * left.size)
+
+
+def _from_placements(table: Any) -> RawTable | None:
+    if table.placements is None:
+        return _from_rules(table)
+    cells: list[ParsedCell] = []
+    taken: set[tuple[int, int]] = set()
+    for row, placements in enumerate(table.placements):
+        col = 0
+        for placed in placements:
+            while (row, col) in taken:
+                col += 1
+            taken.update(
+                (row + down, col + right)
+                for down in range(placed.rowspan)
+                for right in range(placed.colspan)
+            )
+            cells.append(
+                ParsedCell(
+                    row=row,
+                    col=col,
+                    text=" ".join(placed.text.split()),
+                    row_span=placed.rowspan,
+                    col_span=placed.colspan,
+                    is_header=placed.tag == "th",
+                    bbox_pt=to_box(placed.bbox) if placed.bbox else None,
+                )
+            )
+            col += placed.colspan
+    return _checked(to_box(table.bbox), cells)
+
+
+def _from_rules(table: Any) -> RawTable | None:
+    """Cells from a grid of ruling lines; slivers between doubled rules are dropped."""
+    texts = table.extract()
+    placed: list[tuple[Box, str]] = []
+    for row, row_texts in zip(table.rows, texts, strict=True):
+        for rectangle, text in zip(row.cells, row_texts, strict=True):
+            if rectangle is None:
+                continue
+            box, words = to_box(rectangle), " ".join((text or "").split())
+            if words or (box.x1 - box.x0 > SLIVER_PT and box.y1 - box.y0 > SLIVER_PT):
+                placed.append((box, words))
+    if not placed:
+        return None
+    columns = _starts(box.x0 for box, _ in placed)
+    rows = _starts(box.y0 for box, _ in placed)
+    cells: dict[tuple[int, int], ParsedCell] = {}
+    for box, words in placed:
+        row, row_span = _slots(rows, box.y0, box.y1)
+        col, col_span = _slots(columns, box.x0, box.x1)
+        cells.setdefault((row, col), ParsedCell(row, col, words, row_span, col_span, bbox_pt=box))
+    return _checked(enclose(box for box, _ in placed), _mark_header(list(cells.values())))
+
+
+def _starts(edges: Iterable[float]) -> list[float]:
+    """Left (or top) edges, those closer than a sliver taken as one."""
+    starts: list[float] = []
+    for edge in sorted(edges):
+        if not starts or edge - starts[-1] > SLIVER_PT:
+            starts.append(edge)
+    return starts
+
+
+def _slots(starts: list[float], low: float, high: float) -> tuple[int, int]:
+    """First slot and number of slots that `low`..`high` covers."""
+    first = max(i for i, start in enumerate(starts) if start <= low + 0.1)
+    inside = sum(1 for start in starts[first + 1 :] if start < high - SLIVER_PT)
+    return first, 1 + inside
+
+
+def _mark_header(cells: list[ParsedCell]) -> list[ParsedCell]:
+    """The first row, unless it is empty somewhere or holds a number."""
+    first = [cell for cell in cells if cell.row == 0]
+    if not all(cell.text and not _NUMBER.match(cell.text) for cell in first):
+        return cells
+    return [
+        ParsedCell(cell.row, cell.col, cell.text, cell.row_span, cell.col_span, True, cell.bbox_pt)
+        if cell.row == 0
+        else cell
+        for cell in cells
+    ]
+
+
+def _checked(box: Box, cells: list[ParsedCell]) -> RawTable | None:
+    """None for what is no table: a framed note, a lone row, an empty grid."""
+    rows = {cell.row for cell in cells if cell.text}
+    columns = {cell.col for cell in cells if cell.text}
+    filled = sum(1 for cell in cells if cell.text)
+    if len(rows) < 2 or len(columns) < 2 or filled < 4:
+        return None
+    return RawTable(box, tuple(cells))
+
+
+def to_box(rectangle: Sequence[float]) -> Box:
+    x0, y0, x1, y1 = (round(float(value), 2) for value in rectangle)
+    return Box(x0, y0, x1, y1)

@@ -1,0 +1,277 @@
+"""Raw pages of a PDF -> elements in reading order: the judgement that the backends leave out.
+
+In: every `RawPage` of a document, its outline, and a way to fetch picture bytes. Out: a
+`ParsedDocument`. Headers, footers and headings need the whole document, which is why this runs
+after all pages are read. Does not join tables over page breaks, and does no OCR.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from corpus.parsed import (
+    Box,
+    Fault,
+    ParsedDocument,
+    ParsedElement,
+    ParsedImage,
+    ParsedPage,
+    ParsedTable,
+)
+from corpus.parsers.boxes import contains_centre
+from corpus.parsers.captions import caption_kind, match_captions
+from corpus.parsers.headings import HeadingModel, is_leader
+from corpus.parsers.page_furniture import Furniture, find_furniture
+from corpus.parsers.paragraphs import BULLET, LIST_MARKER, Paragraph, join_broken, split_block
+from corpus.parsers.pdf_raw import RawImage, RawLine, RawOutline, RawPage, RawTable
+from corpus.parsers.reading_order import sort_reading_order
+
+LoadImage = Callable[[str], bytes]
+# From this share of unreadable characters on, the page's text is not to be trusted.
+GARBLED_SHARE: Final = 0.1
+MIN_GARBLED_CHARS: Final = 20
+
+_Region = Paragraph | RawTable | RawImage
+
+
+@dataclass
+class _Page:
+    """A page taken apart: what flows, and what stands outside the flow."""
+
+    raw: RawPage
+    regions: list[_Region] = field(default_factory=list)
+    headers: list[tuple[str, RawLine]] = field(default_factory=list)
+    footers: list[tuple[str, RawLine]] = field(default_factory=list)
+    labels: dict[int, list[str]] = field(default_factory=dict)  # picture -> words drawn in it
+
+
+def build_document(
+    pages: Sequence[RawPage], outline: RawOutline, load_image: LoadImage
+) -> ParsedDocument:
+    """Elements, pages and faults of the whole document. `pages` are sorted and complete."""
+    furniture = find_furniture(_without_tables(page) for page in pages)
+    parts = [_take_apart(page, furniture) for page in pages]
+    headings = HeadingModel(
+        [(p.raw.page, item) for p in parts for item in p.regions if isinstance(item, Paragraph)],
+        outline.bookmarks,
+    )
+    elements: list[ParsedElement] = []
+    parsed_pages = []
+    for part in parts:
+        found = _page_elements(part, headings, load_image)
+        elements += found
+        parsed_pages.append(_parsed_page(part.raw, found))
+    metadata = dict(outline.metadata)
+    tiny = sum(page.n_tiny_images for page in pages)
+    if tiny:
+        metadata["tiny_images_left_out"] = str(tiny)
+    return ParsedDocument(
+        format="pdf",
+        parser=outline.parser,
+        pages=tuple(parsed_pages),
+        elements=tuple(elements),
+        title=_stated_title(metadata.pop("title", "")),
+        metadata=metadata,
+        faults=tuple(
+            Fault(
+                page.page,
+                page.fault_stage,
+                page.fault_reason,
+                page.fault_detail,
+                retry=page.fault_reason in ("timeout", "out_of_memory"),
+            )
+            for page in pages
+            if page.fault_reason
+        ),
+    )
+
+
+def _without_tables(page: RawPage) -> RawPage:
+    """Furniture positions count through all lines, so lines in tables are blanked, not removed."""
+    if not page.tables:
+        return page
+    from dataclasses import replace
+
+    def outside(line: RawLine) -> RawLine:
+        inside = any(contains_centre(table.box, line.box) for table in page.tables)
+        middle = Box(0.0, page.height_pt / 2, 0.0, page.height_pt / 2)
+        return replace(line, box=middle) if inside else line
+
+    blocks = tuple(
+        replace(block, lines=tuple(outside(line) for line in block.lines)) for block in page.blocks
+    )
+    return replace(page, blocks=blocks)
+
+
+def _take_apart(page: RawPage, furniture: Furniture) -> _Page:
+    part = _Page(page)
+    position = -1
+    paragraphs: list[Paragraph] = []
+    for block in page.blocks:
+        flowing = []
+        for line in block.lines:
+            position += 1
+            category = furniture.get((page.page, position))
+            if category:
+                upper = line.box.y1 < page.height_pt / 2
+                (part.headers if upper else part.footers).append((category, line))
+            elif not _inside_object(part, line):
+                flowing.append(line)
+        paragraphs += split_block(flowing)
+    regions: list[_Region] = [*paragraphs, *page.tables, *page.images]
+    ordered = sort_reading_order(regions, lambda region: region.box)
+    part.regions = _join_neighbours(ordered)
+    return part
+
+
+def _inside_object(part: _Page, line: RawLine) -> bool:
+    """Words of a table are in its cells; words drawn in a figure become its text."""
+    if any(contains_centre(table.box, line.box) for table in part.raw.tables):
+        return True
+    for index, image in enumerate(part.raw.images):
+        if image.kind == "vector" and contains_centre(image.box, line.box):
+            part.labels.setdefault(index, []).append(line.text.strip())
+            return True
+    return False
+
+
+def _join_neighbours(regions: Sequence[_Region]) -> list[_Region]:
+    joined: list[_Region] = []
+    run: list[Paragraph] = []
+    for region in regions:
+        if isinstance(region, Paragraph):
+            run.append(region)
+            continue
+        joined += [*join_broken(run), region]
+        run = []
+    return [*joined, *join_broken(run)]
+
+
+def _page_elements(
+    part: _Page, headings: HeadingModel, load_image: LoadImage
+) -> list[ParsedElement]:
+    captions = _captions_of_objects(part)
+    images = list(part.raw.images)
+    flow = []
+    for index, region in enumerate(part.regions):
+        caption = captions.get(index, "")
+        if isinstance(region, RawTable):
+            flow.append(_table_element(part.raw.page, region, caption))
+        elif isinstance(region, RawImage):
+            labels = part.labels.get(images.index(region), [])
+            flow.append(_image_element(part.raw.page, region, caption, labels, load_image))
+        else:
+            flow.append(_text_element(part.raw.page, region, headings))
+    return [
+        *(_furniture_element(part.raw.page, item) for item in part.headers),
+        *flow,
+        *(_furniture_element(part.raw.page, item) for item in part.footers),
+    ]
+
+
+def _captions_of_objects(part: _Page) -> dict[int, str]:
+    """Position of a table or picture among the regions -> its caption."""
+    found: dict[int, str] = {}
+    for kind, wanted in (("table", RawTable), ("figure", RawImage)):
+        captions = [
+            region
+            for region in part.regions
+            if isinstance(region, Paragraph) and caption_kind(region.text) == kind
+        ]
+        objects = [i for i, region in enumerate(part.regions) if isinstance(region, wanted)]
+        matched = match_captions(
+            [caption.box for caption in captions], [part.regions[i].box for i in objects]
+        )
+        found.update({objects[item]: captions[n].text for item, n in matched.items()})
+    return found
+
+
+def _text_element(page: int, paragraph: Paragraph, headings: HeadingModel) -> ParsedElement:
+    text = paragraph.text
+    level = 0
+    if caption_kind(text):
+        category = "FigureCaption"
+    elif level := headings.level(page, paragraph):
+        category = "Title"
+    elif paragraph.mono and any(char.isalnum() for char in text):
+        category = "CodeSnippet"
+    elif LIST_MARKER.match(text):
+        category, text = "ListItem", BULLET.sub("", text)
+    elif is_leader(text) or not _is_prose(text):
+        category = "UncategorizedText"
+    else:
+        category = "NarrativeText"
+    return ParsedElement(category, text, page, paragraph.box, level)
+
+
+def _is_prose(text: str) -> bool:
+    words = text.split()
+    return len(words) >= 4 and sum(1 for word in words if word[:1].isalpha()) >= len(words) / 2
+
+
+def _table_element(page: int, table: RawTable, caption: str) -> ParsedElement:
+    rows: dict[int, list[str]] = {}
+    for cell in sorted(table.cells, key=lambda cell: (cell.row, cell.col)):
+        rows.setdefault(cell.row, []).append(cell.text)
+    text = "\n".join(" | ".join(cells) for cells in rows.values())
+    return ParsedElement(
+        "Table", text, page, table.box, table=ParsedTable(table.cells, caption, (page,))
+    )
+
+
+def _image_element(
+    page: int, image: RawImage, caption: str, labels: Sequence[str], load_image: LoadImage
+) -> ParsedElement:
+    picture = ParsedImage(load_image(image.file), image.width_px, image.height_px, caption)
+    text = " ".join(label for label in labels if label)
+    return ParsedElement(
+        "Image", text, page, image.box, metadata={"kind": image.kind}, image=picture
+    )
+
+
+def _furniture_element(page: int, item: tuple[str, RawLine]) -> ParsedElement:
+    category, line = item
+    return ParsedElement(category, line.text.strip(), page, line.box)
+
+
+def _parsed_page(raw: RawPage, elements: Sequence[ParsedElement]) -> ParsedPage:
+    text = "\n".join(element.text for element in elements if element.text)
+    flags = list(raw.flags)
+    if raw.fault_reason:
+        flags.append("lost")
+    elif not text.strip():
+        flags.append("no_text")
+    elif is_garbled(text):
+        flags.append("garbled_text")
+    return ParsedPage(
+        page=raw.page,
+        width_pt=raw.width_pt,
+        height_pt=raw.height_pt,
+        text=text,
+        rotation=raw.rotation,
+        text_source="native" if text.strip() else "none",
+        image_dpi=raw.dpi,
+        flags=tuple(flags),
+    )
+
+
+def is_garbled(text: str) -> bool:
+    """Whether too many characters are replacements, private-use, control or unassigned."""
+    marks = [char for char in text if not char.isspace()]
+    bad = sum(1 for char in marks if char == "\ufffd" or unicodedata.category(char) in _BAD)
+    return len(marks) >= MIN_GARBLED_CHARS and bad >= GARBLED_SHARE * len(marks)
+
+
+_BAD: Final = frozenset({"Co", "Cc", "Cn", "Cs"})
+
+
+def _stated_title(title: str) -> str:
+    """The title in the metadata, unless a program left a file name or nothing there."""
+    stripped = title.strip()
+    machine_made = stripped.lower().startswith(("microsoft ", "untitled")) or (
+        "." in stripped and " " not in stripped
+    )
+    return "" if machine_made else stripped

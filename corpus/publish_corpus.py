@@ -1,0 +1,216 @@
+"""Units of single documents -> the published corpus: one sorted set of shards per table.
+
+Rows go out by document in order of doc_id, so the result depends neither on the order of the
+sources nor on who parsed what. Documents that were published before with the same generation (stage
+version and settings) are copied from the old shards. One document's batch is in memory at a time.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from corpus import report
+from corpus.plan_file import IngestPlan
+from corpus.schema import TABLES_BY_NAME
+from corpus.sources import Source, SourceList
+from corpus.units import quarantine_row, read_unit, unit_rows
+from workspace.errors import CorruptWorkspaceError
+from workspace.manifest import (
+    FileEntry,
+    Manifest,
+    code_version,
+    describe_file,
+    now,
+    read_manifest,
+    write_manifest,
+)
+from workspace.shards import Row, ShardWriter, iterate_files, manifest_files, remove_unlisted
+from workspace.stage import StagePlan
+
+# Page images are about 50 kB each.
+BATCH_ROWS: Final[Mapping[str, int]] = {"pages": 32, "images": 16}
+
+
+def reusable(folder: Path, sources: SourceList, generation: str) -> set[str]:
+    """Ids of documents whose published rows are still right.
+
+    Not among them: files whose suffix changed (it tells text kinds apart), and documents with a
+    failure that is worth another try (a timeout, a lack of memory).
+    """
+    manifest = read_manifest(folder)
+    if manifest is None or manifest.notes.get("generation") != generation:
+        return set()
+    suffixes: dict[str, str] = {}
+    retried: set[str] = set()
+    for row in _published_rows(folder, manifest, "quarantine", ["doc_id", "uri", "retry"]):
+        suffixes.setdefault(row["doc_id"], Path(row["uri"]).suffix.lower())
+        if row["retry"]:
+            retried.add(row["doc_id"])
+    for row in _published_rows(folder, manifest, "documents", ["doc_id", "uri"]):
+        suffixes[row["doc_id"]] = Path(row["uri"]).suffix.lower()
+    return {
+        source.doc_id
+        for source in sources.documents
+        if source.doc_id not in retried and suffixes.get(source.doc_id) == source.suffix
+    }
+
+
+def publish(
+    plan: StagePlan,
+    ingested: IngestPlan,
+    units: Path,
+    *,
+    settings: dict[str, Any],
+    fingerprint: str,
+    generation: str,
+    seconds: float,
+) -> Manifest:
+    """Write the tables, the report and the manifest, then drop what they replace."""
+    folder = plan.directory
+    merge = _Merge(folder, plan, ingested, units)
+    merge.run()
+    merge.check_complete()
+    sources = ingested.sources
+    n_hashed = sources.n_files - len(sources.unreadable)
+    manifest = Manifest(
+        stage=plan.stage,
+        key=plan.key,
+        fingerprint=fingerprint,
+        settings=settings,
+        inputs=plan.inputs,
+        code_version=code_version(),
+        counts_in={
+            "files": sources.n_files,
+            "bytes": sum(source.bytes for source in sources.documents),
+            "documents": len(sources.documents),
+            "duplicates": n_hashed - len(sources.documents),
+        },
+        counts_out={**merge.counts, "quarantined": merge.counts["quarantine"]},
+        rejects=dict(sorted(merge.rejects.items())),
+        notes={
+            "generation": generation,
+            "hidden_left_out": sources.hidden,
+            "excluded": sources.excluded,
+            "reused_documents": len(ingested.reused),
+        },
+        seconds=seconds,
+        created=now(),
+        files=merge.files,
+    )
+    shown = report.write(folder, manifest, prefix=f"report-{plan.key[:8]}")
+    entries = [describe_file(folder, path) for path in shown]
+    manifest = manifest.model_copy(update={"files": [*manifest.files, *entries]})
+    write_manifest(folder, manifest)
+    remove_unlisted(folder, manifest)
+    report.remove_old(folder, shown)
+    shutil.rmtree(folder / ".work", ignore_errors=True)
+    return manifest
+
+
+class _Merge:
+    """Copies rows document by document into new shards."""
+
+    def __init__(self, folder: Path, plan: StagePlan, ingested: IngestPlan, units: Path) -> None:
+        self._folder = folder
+        self._prefix = f"part-{plan.key[:8]}"
+        self._sources = ingested.sources
+        self._reused = ingested.reused
+        self._units = units
+        self._seen: set[str] = set()
+        self.rejects: Counter[str] = Counter()
+        self.counts: dict[str, int] = {}
+        self.files: list[FileEntry] = []
+
+    def run(self) -> None:
+        for table in TABLES_BY_NAME:
+            writer = ShardWriter(self._folder, table, TABLES_BY_NAME[table], prefix=self._prefix)
+            with writer:
+                for row in self._rows(table):
+                    writer.write(row)
+            self.counts[table] = writer.rows
+            self.files += writer.files
+
+    def check_complete(self) -> None:
+        """Every given file is in `documents` or in `quarantine`."""
+        lost = sorted(self._sources.uris - self._seen)
+        if lost:
+            raise CorruptWorkspaceError(
+                f"{len(lost)} file(s) are in neither documents nor quarantine, e.g. {lost[0]}; "
+                "nothing was published"
+            )
+
+    def _rows(self, table: str) -> Iterator[Row]:
+        if table == "quarantine":
+            yield from self._unreadable_rows()
+        old = _OldRows(self._folder, table)
+        for source in self._sources.documents:
+            rows = (
+                old.of(source.doc_id) if source.doc_id in self._reused else self._new(source, table)
+            )
+            if table == "documents":
+                rows = (self._named(row, source) for row in rows)
+            elif table == "quarantine":
+                rows = self._quarantined(rows, source)
+            yield from rows
+
+    def _new(self, source: Source, table: str) -> Iterator[Row]:
+        unit = read_unit(self._units, source.doc_id)
+        if unit is None or unit.suffix != source.suffix:
+            raise CorruptWorkspaceError(
+                f"{source.uris[0]} was not processed; run process on every shard before publish"
+            )
+        return unit_rows(self._units, unit, table)
+
+    def _named(self, row: Row, source: Source) -> Row:
+        self._seen.update(source.uris)
+        return {**row, "uri": source.uris[0], "uris": list(source.uris), "name": source.path.name}
+
+    def _quarantined(self, rows: Iterator[Row], source: Source) -> Iterator[Row]:
+        """A lost document is recorded under each of its paths, a lost page under the first."""
+        # Rows of an earlier run already stand under each path.
+        unique = {(row["page"], row["stage"], row["reason"], row["detail"]): row for row in rows}
+        found = [
+            {**row, "uri": uri}
+            for row in unique.values()
+            for uri in (source.uris if row["page"] == 0 else source.uris[:1])
+        ]
+        for row in sorted(found, key=lambda row: (row["uri"], row["page"], row["reason"])):
+            self._seen.add(row["uri"])
+            self.rejects[row["reason"]] += 1
+            yield row
+
+    def _unreadable_rows(self) -> Iterator[Row]:
+        for source in self._sources.unreadable:
+            self._seen.add(source.uri)
+            self.rejects["unreadable"] += 1
+            row = quarantine_row("", 0, "open", "unreadable", source.detail, retry=True, size=0)
+            yield {**row, "uri": source.uri}
+
+
+class _OldRows:
+    """Rows of the published table by document; ask in ascending order of doc_id."""
+
+    def __init__(self, folder: Path, table: str) -> None:
+        manifest = read_manifest(folder)
+        rows = _published_rows(folder, manifest, table) if manifest else iter(())
+        self._groups = groupby(rows, key=lambda row: str(row["doc_id"]))
+        self._ahead: tuple[str, Iterator[Row]] | None = None
+
+    def of(self, doc_id: str) -> Iterator[Row]:
+        while self._ahead is None or self._ahead[0] < doc_id:
+            self._ahead = next(self._groups, None)
+            if self._ahead is None:
+                return iter(())
+        return self._ahead[1] if self._ahead[0] == doc_id else iter(())
+
+
+def _published_rows(
+    folder: Path, manifest: Manifest, table: str, columns: list[str] | None = None
+) -> Iterator[Row]:
+    files = manifest_files(folder, manifest, table)
+    return iterate_files(files, columns, batch_rows=BATCH_ROWS.get(table, 1024))

@@ -1,0 +1,162 @@
+"""The corpus report: Markdown that accounts for every file, and a contact sheet of page images.
+
+In: the published shards listed in a manifest. Out: `report-<key>.md` and `contact-<key>.png` beside
+them, and `markdown(folder, manifest)` for whoever shows it elsewhere.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from workspace import publish
+from workspace.manifest import Manifest
+from workspace.shards import Row, iterate_files, manifest_files
+
+SHEET_PAGES: Final = 24
+SHEET_COLUMNS: Final = 6
+TILE_PX: Final = 200
+CAPTION_PX: Final = 16
+# The report lists all files up to here; the tables hold the rest.
+MAX_LISTED: Final = 2_000
+
+
+def write(folder: Path, manifest: Manifest, *, prefix: str) -> list[Path]:
+    """Write both files under names that start with `prefix`; returns their paths."""
+    text = folder / f"{prefix}.md"
+    publish.write_text(text, markdown(folder, manifest))
+    sheet = contact_sheet(folder, manifest)
+    if sheet is None:
+        return [text]
+    image = folder / f"{prefix}.png"
+    publish.write_bytes(image, sheet)
+    return [text, image]
+
+
+def remove_old(folder: Path, keep: Sequence[Path]) -> None:
+    """Remove reports of earlier manifests."""
+    for path in folder.glob("report-*"):
+        if path not in keep:
+            path.unlink()
+
+
+def markdown(folder: Path, manifest: Manifest) -> str:
+    """The report's text."""
+    documents = list(_rows(folder, manifest, "documents"))
+    quarantine = list(_rows(folder, manifest, "quarantine"))
+    return "\n".join(
+        [
+            "# Corpus",
+            "",
+            *_totals(manifest),
+            "",
+            "## Documents",
+            "",
+            *_document_lines(documents),
+            "",
+            "## Quarantine",
+            "",
+            *_quarantine_lines(manifest, quarantine),
+            "",
+        ]
+    )
+
+
+def _totals(manifest: Manifest) -> Iterator[str]:
+    counts = manifest.counts_in
+    yield (
+        f"{counts['files']} files, {counts['bytes'] / 1e6:.1f} MB: "
+        f"{counts['documents']} different documents, {counts['duplicates']} exact copies."
+    )
+    yield ""
+    yield "| table | rows |"
+    yield "|---|---:|"
+    for name, count in manifest.counts_out.items():
+        if name != "quarantined":
+            yield f"| {name} | {count} |"
+    notes = manifest.notes
+    yield ""
+    yield (
+        f"Passed over: {notes.get('hidden_left_out', 0)} hidden files or folders, "
+        f"{notes.get('excluded', 0)} excluded by pattern."
+    )
+
+
+def _document_lines(documents: Sequence[Row]) -> Iterator[str]:
+    yield "| file | format | pages | elements | tables | images | modules | status |"
+    yield "|---|---|---:|---:|---:|---:|---:|---|"
+    for row in documents[:MAX_LISTED]:
+        counts = [row[f"n_{name}"] for name in ("pages", "elements", "tables", "images", "modules")]
+        cells = [_escape(row["uri"]), row["format"], *map(str, counts), row["status"]]
+        yield f"| {' | '.join(cells)} |"
+        for copy in row["uris"][1:]:
+            yield f"| {_escape(copy)} | {row['format']} | | | | | | copy of the line above |"
+    if len(documents) > MAX_LISTED:
+        yield f"\n{len(documents) - MAX_LISTED} more are in the `documents` table."
+
+
+def _quarantine_lines(manifest: Manifest, quarantine: Sequence[Row]) -> Iterator[str]:
+    if not quarantine:
+        yield "Nothing was left out."
+        return
+    reasons = ", ".join(f"{reason} {count}" for reason, count in manifest.rejects.items())
+    yield f"By reason: {reasons}."
+    yield ""
+    yield "| file | page | stage | reason | detail |"
+    yield "|---|---:|---|---|---|"
+    for row in quarantine[:MAX_LISTED]:
+        page = str(row["page"]) if row["page"] else "all"
+        cells = [row["uri"], page, row["stage"], row["reason"], row["detail"][:200]]
+        yield f"| {' | '.join(map(_escape, cells))} |"
+    if len(quarantine) > MAX_LISTED:
+        yield f"\n{len(quarantine) - MAX_LISTED} more are in the `quarantine` table."
+
+
+def _escape(text: str) -> str:
+    """File names and messages come from outside: no markup, one line."""
+    flat = " ".join(text.split())
+    for mark in "\\`*_[]<>|!#":
+        flat = flat.replace(mark, f"\\{mark}" if mark not in "<>" else f"&#{ord(mark)};")
+    return flat
+
+
+def contact_sheet(folder: Path, manifest: Manifest) -> bytes | None:
+    """PNG of up to SHEET_PAGES first pages with their names, None when no page has an image."""
+    from PIL import Image, ImageDraw
+
+    names = {row["doc_id"]: row["name"] for row in _rows(folder, manifest, "documents")}
+    tiles = []
+    for row in _first_pages(folder, manifest):
+        with Image.open(io.BytesIO(row["image"]["bytes"])) as page:
+            page.thumbnail((TILE_PX - 8, TILE_PX - 8))
+            tiles.append((page.convert("RGB"), names.get(row["doc_id"], "")))
+        if len(tiles) == SHEET_PAGES:
+            break
+    if not tiles:
+        return None
+    columns = min(SHEET_COLUMNS, len(tiles))
+    rows = -(-len(tiles) // columns)
+    sheet = Image.new("RGB", (columns * TILE_PX, rows * (TILE_PX + CAPTION_PX)), "#e8e8e8")
+    draw = ImageDraw.Draw(sheet)
+    for index, (tile, name) in enumerate(tiles):
+        x, y = index % columns * TILE_PX, index // columns * (TILE_PX + CAPTION_PX)
+        sheet.paste(tile, (x + (TILE_PX - tile.width) // 2, y + 4 + TILE_PX - 8 - tile.height))
+        printable = name.encode("ascii", "replace").decode()
+        draw.text((x + 6, y + TILE_PX), printable[:30], fill="#222222")
+    buffer = io.BytesIO()
+    sheet.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def _first_pages(folder: Path, manifest: Manifest) -> Iterator[Row]:
+    for row in _rows(folder, manifest, "pages", ["doc_id", "page", "image"]):
+        if row["page"] == 1 and row["image"] and row["image"]["bytes"]:
+            yield row
+
+
+def _rows(
+    folder: Path, manifest: Manifest, table: str, columns: list[str] | None = None
+) -> Iterator[Row]:
+    return iterate_files(manifest_files(folder, manifest, table), columns, batch_rows=32)

@@ -1,0 +1,117 @@
+"""The child process that parses documents: `python -m corpus.worker`, started by `worker_pool`.
+
+Reads one JSON task a line from stdin, answers one JSON line on the stdout that it was started
+with; what libraries print goes to stderr. The first line holds the context. Messages are JSON, not
+pickles: a document that takes over a child must not reach the parent through them.
+
+Answers: {"ready": true} once, then for each task {"page": n} after each page, and {"done": {...}},
+{"unreadable": {...}} or {"error": {...}}; each carries the resident memory in MB. Memory is limited
+by an rlimit; a task that hangs is killed from outside.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from corpus.parsed import ParseOptions, Unreadable
+
+Send = Callable[[dict[str, Any]], None]
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    """Serve tasks until stdin closes."""
+    replies = _take_over_stdout()
+    _die_with_parent()
+    setup = json.loads(sys.stdin.readline())
+    _limit(setup["memory_limit_mb"])
+
+    def send(message: dict[str, Any]) -> None:
+        replies.write(json.dumps({**message, "rss_mb": resident_mb()}) + "\n")
+        replies.flush()
+
+    # Imported under the memory limit, and only here: the parent stays light.
+    from corpus.parse_task import TaskContext
+
+    context = TaskContext(
+        units=Path(setup["units"]),
+        spool=Path(setup["spool"]),
+        options=ParseOptions(**setup["options"]),
+        chunk_tokens=setup["chunk_tokens"],
+        max_bytes=setup["max_bytes"],
+    )
+    send({"ready": True})
+    for line in sys.stdin:
+        _perform(context, json.loads(line), send)
+    return 0
+
+
+def _perform(context: Any, task: dict[str, Any], send: Send) -> None:
+    try:
+        send({"done": _run(context, task, lambda page: send({"page": page}))})
+    except Unreadable as error:
+        fields = {
+            "stage": error.stage,
+            "reason": error.reason,
+            "detail": error.detail,
+            "retry": error.retry,
+        }
+        send({"unreadable": fields})
+    except MemoryError:
+        send({"error": {"reason": "out_of_memory", "detail": "the memory limit was reached"}})
+    except Exception as error:  # a library's fault; the parent records it for this document alone
+        traceback.print_exc()
+        detail = f"{type(error).__name__}: {error}"
+        send({"error": {"reason": "parser_error", "detail": detail}})
+
+
+def _run(context: Any, task: dict[str, Any], on_page: Callable[[int], None]) -> dict[str, Any]:
+    from corpus import parse_task
+
+    job = parse_task.Job(task["doc_id"], Path(task["path"]), task["suffix"], task["bytes"])
+    if task["kind"] == "open":
+        return parse_task.open_document(context, job)
+    if task["kind"] == "pages":
+        return parse_task.read_pages(context, job, task["first"], task["last"], on_page)
+    lost = {int(page): (reason, detail) for page, reason, detail in task["lost"]}
+    return parse_task.join_document(context, job, lost)
+
+
+def _take_over_stdout() -> IO[str]:
+    """The old stdout for answers; print() and C libraries now write to stderr."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return replies
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to kill us when the parent dies, however that happens."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1:  # it died before we asked
+        sys.exit(1)
+
+
+def _limit(memory_mb: int) -> None:
+    limit = memory_mb << 20
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def resident_mb() -> int:
+    """Resident memory of this process."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() >> 20
+
+
+if __name__ == "__main__":
+    sys.exit(main())

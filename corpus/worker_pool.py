@@ -1,0 +1,286 @@
+"""A pool of child processes that can be killed, one task each at a time.
+
+    with WorkerPool(4, setup, limits) as pool:
+        pool.submit(task, payload)          queued; starts when a child is free
+        for outcome in pool.outcomes(): ...
+
+One hanging or exploding document costs itself only: the parent watches CPU and wall time of each
+task and kills the child's whole process group past its limit; a child that dies is an outcome, not
+an error. Each {"page": n} from a child starts the clock anew. Children are started with a plain
+`python -m corpus.worker`, so they import neither Prefect nor the parent's `__main__`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from workspace.errors import DsmError
+
+# A loaded machine stretches wall time; CPU time tells a hang from a queue.
+WALL_FACTOR: Final = 6.0
+POLL_S: Final = 0.25
+STDERR_TAIL: Final = 400
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+class WorkerStartError(DsmError):
+    """Children die before they take a task: a broken installation or too low a memory limit."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a child is killed, and when it is replaced between tasks."""
+
+    recycle_rss_mb: int = 1500
+    recycle_pages: int = 400
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to send, and the CPU seconds that it may take (per page where it reports pages)."""
+
+    message: dict[str, Any]
+    cpu_limit_s: float
+    first: bool = False  # goes before what is queued
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a task ended: exactly one of `done`, `unreadable` and `failure` is set."""
+
+    task: Task
+    pages_done: tuple[int, ...] = ()
+    done: dict[str, Any] | None = None
+    unreadable: dict[str, Any] | None = None
+    failure: str = ""  # timeout | crash | out_of_memory | parser_error
+    detail: str = ""
+
+
+@dataclass
+class _Child:
+    process: subprocess.Popen[bytes]
+    stderr: Any
+    task: Task | None = None
+    ready: bool = False
+    buffer: bytes = b""
+    pages: list[int] = field(default_factory=list)
+    pages_served: int = 0
+    rss_mb: int = 0
+    cpu_start: float = 0.0
+    wall_start: float = 0.0
+
+
+class WorkerPool:
+    """Runs tasks in up to `workers` children. Use as a context manager."""
+
+    def __init__(self, workers: int, setup: dict[str, Any], limits: Limits | None = None) -> None:
+        self._workers = workers
+        self._setup = setup
+        self._limits = limits or Limits()
+        self._queue: deque[Task] = deque()
+        self._children: list[_Child] = []
+        self._selector = selectors.DefaultSelector()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for child in list(self._children):
+            self._stop(child)
+        self._selector.close()
+
+    def submit(self, task: Task) -> None:
+        """Queue a task."""
+        if task.first:
+            self._queue.appendleft(task)
+        else:
+            self._queue.append(task)
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Yield outcomes as they come, until no task is left; more may be submitted meanwhile."""
+        while self._queue or any(child.task for child in self._children):
+            self._start_tasks()
+            for key, _ in self._selector.select(timeout=POLL_S):
+                yield from self._receive(key.data)
+            yield from self._kill_overdue()
+
+    def _start_tasks(self) -> None:
+        idle = [child for child in self._children if child.task is None]
+        while self._queue and (idle or len(self._children) < self._workers):
+            child = idle.pop() if idle else self._spawn()
+            self._send(child, self._queue.popleft())
+
+    def _spawn(self) -> _Child:
+        stderr = tempfile.TemporaryFile()  # noqa: SIM115  closed in _stop
+        process = subprocess.Popen(
+            [sys.executable, "-m", "corpus.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,
+            env={**os.environ, **_child_environment()},
+        )
+        child = _Child(process, stderr)
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        self._selector.register(process.stdout, selectors.EVENT_READ, child)
+        self._children.append(child)
+        self._write(child, self._setup)
+        return child
+
+    def _send(self, child: _Child, task: Task) -> None:
+        child.task = task
+        child.pages = []
+        child.cpu_start = _cpu_seconds(child.process.pid)
+        child.wall_start = time.monotonic()
+        self._write(child, task.message)
+
+    @staticmethod
+    def _write(child: _Child, message: dict[str, Any]) -> None:
+        assert child.process.stdin is not None
+        # A child that is already dead is found when its stdout closes.
+        with contextlib.suppress(BrokenPipeError):
+            child.process.stdin.write(json.dumps(message).encode() + b"\n")
+            child.process.stdin.flush()
+
+    def _receive(self, child: _Child) -> Iterator[Outcome]:
+        assert child.process.stdout is not None
+        try:
+            data = os.read(child.process.stdout.fileno(), 1 << 16)
+        except BlockingIOError:
+            return
+        if not data:
+            yield from self._bury(child)
+            return
+        *lines, child.buffer = (child.buffer + data).split(b"\n")
+        for line in lines:
+            yield from self._handle(child, json.loads(line))
+
+    def _handle(self, child: _Child, message: dict[str, Any]) -> Iterator[Outcome]:
+        child.rss_mb = message["rss_mb"]
+        if "ready" in message:
+            child.ready = True
+            return
+        if "page" in message:
+            child.pages.append(message["page"])
+            child.pages_served += 1
+            child.cpu_start = _cpu_seconds(child.process.pid)
+            child.wall_start = time.monotonic()
+            return
+        task, child.task = child.task, None
+        assert task is not None
+        pages = tuple(child.pages)
+        failed = message.get("error")
+        if failed:
+            yield Outcome(task, pages, failure=failed["reason"], detail=failed["detail"])
+        else:
+            yield Outcome(
+                task, pages, done=message.get("done"), unreadable=message.get("unreadable")
+            )
+        if failed or self._is_worn(child):
+            self._stop(child)
+
+    def _is_worn(self, child: _Child) -> bool:
+        return (
+            child.rss_mb > self._limits.recycle_rss_mb
+            or child.pages_served >= self._limits.recycle_pages
+        )
+
+    def _bury(self, child: _Child) -> Iterator[Outcome]:
+        """The child closed its stdout: it is dead or dying."""
+        code = child.process.wait()
+        tail = _tail(child.stderr)
+        task, pages = child.task, tuple(child.pages)
+        ready = child.ready
+        self._stop(child)
+        if not ready:
+            # Not the document's fault: the next child would die of the same.
+            raise WorkerStartError(f"a parser process cannot start (code {code}): {tail}")
+        if task is not None:
+            reason, detail = _describe_death(code, tail)
+            yield Outcome(task, pages, failure=reason, detail=detail)
+
+    def _kill_overdue(self) -> Iterator[Outcome]:
+        for child in list(self._children):
+            if child.task is None:
+                continue
+            cpu = _cpu_seconds(child.process.pid) - child.cpu_start
+            wall = time.monotonic() - child.wall_start
+            limit = child.task.cpu_limit_s
+            if cpu <= limit and wall <= WALL_FACTOR * limit:
+                continue
+            task, pages = child.task, tuple(child.pages)
+            self._stop(child)
+            detail = f"killed after {cpu:.0f} CPU seconds, {wall:.0f} s in all (limit {limit:g})"
+            yield Outcome(task, pages, failure="timeout", detail=detail)
+
+    def _stop(self, child: _Child) -> None:
+        """Kill the child with all that it started, and forget it."""
+        if child not in self._children:
+            return
+        self._children.remove(child)
+        process = child.process
+        assert process.stdin is not None and process.stdout is not None
+        self._selector.unregister(process.stdout)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        process.stdout.close()
+        child.stderr.close()
+
+
+def _child_environment() -> dict[str, str]:
+    """Find this package, and one thread each."""
+    root = str(Path(__file__).resolve().parent.parent)
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_THREAD_LIMIT"), "1")
+    return {"PYTHONPATH": os.pathsep.join(paths), "PYTHONHASHSEED": "0", **threads}
+
+
+def _describe_death(code: int, tail: str) -> tuple[str, str]:
+    if code >= 0:
+        memory = "MemoryError" in tail or "bad_alloc" in tail
+        return ("out_of_memory" if memory else "crash"), f"the parser left with code {code}: {tail}"
+    name = signal.Signals(-code).name
+    if -code == signal.SIGXCPU:
+        return "timeout", "the CPU limit was reached"
+    # Nobody here killed it, so the kernel did, for memory.
+    memory = -code == signal.SIGKILL or "bad_alloc" in tail or "MemoryError" in tail
+    return ("out_of_memory" if memory else "crash"), f"the parser died of {name}: {tail}"
+
+
+def _tail(stream: Any) -> str:
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, size - STDERR_TAIL))
+    return " ".join(stream.read().decode("utf-8", "replace").split())
+
+
+def _cpu_seconds(pid: int) -> float:
+    """User and system time of a process, 0 when it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return 0.0
+    fields = stat.rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
