@@ -26,17 +26,20 @@ BANDS: Final = 16
 SHINGLE_WORDS: Final = 5
 
 _WORD = re.compile(r"\w+|[^\w\s]")
-_PRIME = np.uint64((1 << 61) - 1)
+_EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
+_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _permutations() -> tuple[Signature, Signature]:
+def _multipliers() -> tuple[Signature, Signature]:
     generator = np.random.Generator(np.random.PCG64(20240229))
-    low = generator.integers(1, 1 << 29, PERMUTATIONS, dtype=np.uint64)
-    high = generator.integers(0, 1 << 61, PERMUTATIONS, dtype=np.uint64)
-    return low, high
+    odd = generator.integers(0, 1 << 63, PERMUTATIONS, dtype=np.uint64) * np.uint64(2) + np.uint64(
+        1
+    )
+    offsets = generator.integers(0, 1 << 63, PERMUTATIONS, dtype=np.uint64)
+    return odd, offsets
 
 
-_A, _B = _permutations()
+_ODD, _OFFSET = _multipliers()
 
 
 def words(text: str) -> list[str]:
@@ -52,18 +55,20 @@ def shingles(tokens: list[str], size: int = SHINGLE_WORDS) -> set[str]:
 
 
 def signature(text: str) -> Signature:
-    """128 minima, one per permutation; all equal to the prime for a text without words."""
+    """128 minima, one per hash function; all the largest number for a text without words."""
     found = shingles(words(text))
     if not found:
-        return np.full(PERMUTATIONS, _PRIME, dtype=np.uint64)
+        return np.full(PERMUTATIONS, _EMPTY, dtype=np.uint64)
     hashes = np.fromiter(
-        (int.from_bytes(hashlib.blake2b(s.encode(), digest_size=4).digest()) for s in found),
+        (int.from_bytes(hashlib.blake2b(s.encode(), digest_size=8).digest()) for s in found),
         dtype=np.uint64,
         count=len(found),
     )
-    # a < 2^29 and h < 2^32, so a*h stays below 2^61 and the sum below 2^62: no overflow.
-    permuted = (hashes[:, None] * _A[None, :] + _B[None, :]) % _PRIME
-    minima: Signature = permuted.min(axis=0)
+    # Multiplication modulo 2^64 alone keeps the order of the low bits, so they are folded in.
+    mixed = (hashes[:, None] ^ _OFFSET[None, :]) * _ODD[None, :]
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= _MIX
+    minima: Signature = mixed.min(axis=0)
     return minima
 
 

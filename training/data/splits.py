@@ -242,17 +242,19 @@ def _allot_kind(weights: dict[str, int], settings: SplitSettings) -> dict[str, s
 def _choose_test(order: list[str], weights: dict[str, int], settings: SplitSettings) -> list[str]:
     """At least one group, never all: those that fit into the fraction, in hash order.
 
-    When they bring too few units for a test, the one group is taken instead (or as well) that
-    ends nearest to the fraction, unless training would keep less than half.
+    When they bring too few units for a test, a group that brings enough is taken instead (or as
+    well), the one that ends nearest to the fraction, unless training would keep less than half.
     """
     total = sum(weights.values())
     wanted = total * settings.test_fraction
     chosen = _fitting(order, weights, wanted)
     have = sum(weights[group] for group in chosen)
-    if have < min(settings.min_test_units, wanted / 2):
+    enough = min(settings.min_test_units, wanted / 2)
+    if have < enough:
         rest = [group for group in order if group not in set(chosen)]
-        nearest = min(rest, key=lambda group: abs(have + weights[group] - wanted))
-        if weights[nearest] <= total / 2:
+        large = [g for g in rest if have + weights[g] >= enough and weights[g] <= total / 2]
+        if large:
+            nearest = min(large, key=lambda group: abs(have + weights[group] - wanted))
             chosen = [nearest] if weights[nearest] >= wanted else [*chosen, nearest]
     return chosen or [min(order, key=lambda group: weights[group])]
 

@@ -1,0 +1,246 @@
+"""Generators: what a row asks can be found again in its prompt, by another way of reading it."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from dataclasses import replace
+
+import pytest
+
+from evaluation.verifiers import verify
+from training.data.documents import (
+    Chunk,
+    Column,
+    Document,
+    Instance,
+    Module,
+    Parameter,
+    Port,
+    Table,
+)
+from training.data.generators import cloze, rtl_completion, rtl_structure, tables
+from training.data.generators.generator import Limits
+from training.data.generators.rtl_spans import mutants, spans
+from training.data.rows import Draft, Reject
+from training.data.tokens import count_tokens
+
+LIMITS = Limits()
+
+
+def empty_document(**parts: object) -> Document:
+    blank = Document("d" * 64, "d", "MIT", "train", "g", (), (), ())
+    return replace(blank, **parts)  # type: ignore[arg-type]
+
+
+def supply_table(**changes: object) -> Table:
+    columns = (
+        Column("Pin", "text", "", ("VDD", "VDDA", "VREF", "VBAT", "VIO", "VPP")),
+        Column("Min", "number", "V", (1.1, 2.7, 1.9, 1.5, 1.62, 7.0)),
+        Column("Max", "number", "V", (1.3, 3.6, 2.1, 3.7, 3.61, 9.0)),
+        Column("Use", "text", "", ("core", "analog", "reference", "backup", "pads", "fuses")),
+    )
+    return Table("ab" * 16, "e", 3, str(changes.get("caption", "")), columns)
+
+
+def drafts_of_tables(table: Table, tries: int = 40) -> list[Draft]:
+    document = empty_document(tables=(table,))
+    return [
+        draft
+        for _, context in tables.contexts(document, LIMITS)
+        for seed in range(tries)
+        if isinstance(draft := tables.generate(context, random.Random(seed)), Draft)
+    ]
+
+
+def read_markdown(prompt: str) -> tuple[list[str], list[list[str]]]:
+    lines = [line for line in prompt.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return cells[0], cells[2:]
+
+
+def test_table_answers_follow_from_the_table_that_is_shown() -> None:
+    drafts = drafts_of_tables(supply_table())
+    assert {draft.task for draft in drafts} == set(tables.FORMS)
+    for draft in drafts:
+        head, body = read_markdown(draft.prompt)
+        question = draft.prompt.splitlines()[-1]
+        named = [row for row in body if re.search(rf"\b{row[0]}\b", question)]
+        asked = [i for i, name in enumerate(head) if re.search(rf"\b{name.split()[0]}\b", question)]
+        column = max(asked)  # the key's name may stand in the question too
+        numbers = {row[0]: row[column] for row in body}
+        match draft.task:
+            case "table_lookup":
+                assert draft.answer == named[0][column]
+            case "table_argmax":
+                assert draft.answer == max(numbers, key=lambda key: float(numbers[key]))
+            case "table_argmin":
+                assert draft.answer == min(numbers, key=lambda key: float(numbers[key]))
+            case "table_compare":
+                assert draft.answer == max(named, key=lambda row: float(row[column]))[0]
+            case "table_sum":
+                total = sum(float(row[column]) for row in named)
+                assert float(draft.answer) == pytest.approx(total)
+            case "table_difference":
+                left, right = (float(row[column]) for row in named)
+                assert float(draft.answer) == pytest.approx(abs(left - right))
+            case "table_count" | "table_filter":
+                bound = float(re.findall(r"[\d.]+\d|\d", question)[-1])
+                above = {key for key, value in numbers.items() if float(value) > bound}
+                if draft.task == "table_count":
+                    assert int(draft.answer) == len(above)
+                else:
+                    assert set(draft.answer.split(", ")) == above
+
+
+def test_table_prompts_fit_and_verify() -> None:
+    for draft in drafts_of_tables(supply_table(), tries=5):
+        assert count_tokens(draft.prompt) <= LIMITS.max_prompt_tokens
+        assert verify(draft.verifier, draft.truth, draft.answer).passed
+        assert draft.wrong
+        assert not any(verify(draft.verifier, draft.truth, wrong).passed for wrong in draft.wrong)
+        assert draft.rationale.startswith("SELECT")
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ([Column("A", "text", "", ("x", "x", "y")), Column("B", "number", "", (1.0, 2.0, 3.0))],
+         "no_key_column"),
+        ([Column("A", "text", "", ("x", "y", "z"))], "no_value_column"),
+        ([Column("", "text", "", ("x", "y", "z")), Column("B", "number", "", (1.0, 2.0, 3.0))],
+         "no_key_column"),
+        ([Column("A", "text", "", ("x", "y", "z")), Column("Bee", "number", "", (1.0, None, None))],
+         "too_few_rows"),
+        ([Column("A", "text", "", ("x", "y", "z")), Column("Bee", "number", "", (5.0, 5.0, 5.0))],
+         "tie"),
+    ],
+)  # fmt: skip
+def test_tables_that_leave_doubt_are_refused(columns: list[Column], reason: str) -> None:
+    table = Table("cd" * 16, "e", 1, "", tuple(columns))
+    context = tables.TableContext(table, "table_argmax", 200)
+    assert tables.generate(context, random.Random(1)) == Reject(reason)
+
+
+PASSAGE = (
+    "The regulator needs 5 cycles before IRQ_N is released. Figure 7 shows the start-up. "
+    "After that the PLL locks within 250 us and CLK_OUT toggles at 48 MHz without jitter. "
+    "The UART then waits for 16 bits on RX_DATA and stores each word in the FIFO at once. "
+    "See section 2.4 and revision 1.2.3 for details of the older silicon."
+)
+
+
+def cloze_drafts(text: str, task: str) -> list[Draft]:
+    chunk = Chunk("c" * 32, "text", text, 1, ("e",), ())
+    context = cloze.ClozeContext(chunk, task, 200)
+    made = [cloze.generate(context, random.Random(seed)) for seed in range(60)]
+    return [draft for draft in made if isinstance(draft, Draft)]
+
+
+def test_cloze_asks_for_what_stands_once() -> None:
+    answers = set()
+    for task in cloze.FORMS:
+        for draft in cloze_drafts(PASSAGE, task):
+            passage, question = draft.prompt.split("\n\n")
+            assert len(re.findall(rf"(?<!\w){draft.answer}(?!\w)", passage)) == 1
+            assert "____" in question
+            assert not re.search(rf"(?<!\w){draft.answer}(?!\w)", question)
+            assert verify(draft.verifier, draft.truth, draft.answer).passed
+            answers.add(draft.answer)
+    assert {"5", "250", "48", "16", "IRQ_N", "CLK_OUT", "RX_DATA"} <= answers
+    # Numbers of figures, sections and versions are no facts.
+    assert not {"7", "2.4", "1.2", "1.2.3", "2"} & answers
+
+
+def test_cloze_refuses_repeated_answers_and_only_candidates() -> None:
+    repeated = "The bus has 32 wires for data in it. The bus has 32 wires for addresses in it too."
+    alone = "The bus of this small core has exactly 32 wires for data and addresses."
+    assert not cloze_drafts(repeated, "cloze_number")
+    assert not cloze_drafts(alone, "cloze_number")
+
+
+COUNTER = """// a counter
+module counter #(parameter STEP = 3) (
+  input clk,
+  input rst, // active high
+  input [3:0] load,
+  output reg [7:0] count,
+  output wrap
+);
+  assign wrap = (count > 8'h7f) & ~rst;
+  always @(posedge clk)
+    if (rst) count <= 0;
+    else count <= count + STEP + load;
+endmodule
+"""
+
+
+def counter_module() -> Module:
+    ports = (
+        Port("clk", "input", 1, ""), Port("rst", "input", 1, ""), Port("load", "input", 4, "[3:0]"),
+        Port("count", "output", 8, "reg [7:0]"), Port("wrap", "output", 1, ""),
+    )  # fmt: skip
+    parameters = (Parameter("STEP", "3", False),)
+    return Module(
+        "ef" * 16, "e", "d" * 64, "counter", ports, parameters,
+        (Instance("sub", "u0"),), COUNTER, 1,
+    )  # fmt: skip
+
+
+def test_structure_questions_on_a_counter() -> None:
+    document = empty_document(modules=(counter_module(),))
+    answers: dict[str, set[str]] = {}
+    for _, context in rtl_structure.contexts(document, LIMITS):
+        for seed in range(10):
+            draft = rtl_structure.generate(context, random.Random(seed))
+            if isinstance(draft, Draft):
+                answers.setdefault(draft.task, set()).add(draft.answer)
+                assert "active high" not in draft.prompt
+                assert verify(draft.verifier, draft.truth, draft.answer).passed
+    assert answers == {
+        "rtl_port_width": {"4", "8"},
+        "rtl_parameter": {"3"},
+        "rtl_inputs": {"clk, rst, load"},
+        "rtl_outputs": {"count, wrap"},
+    }  # the instance is not in the source that is shown, so it is not asked for
+
+
+def test_spans_are_the_expressions_of_the_body() -> None:
+    found = {COUNTER[span.start : span.end] for span in spans(COUNTER, COUNTER.index(");") + 2)}
+    assert found == {"(count > 8'h7f) & ~rst", "count + STEP + load"}
+
+
+def test_mutants_differ_by_one_slip() -> None:
+    assert "(count < 8'h7f) & ~rst" in mutants("(count > 8'h7f) & ~rst")
+    assert "(count > 8'h7f) | ~rst" in mutants("(count > 8'h7f) & ~rst")
+    assert "s ? b : a".replace(" ", "") in {m.replace(" ", "") for m in mutants("s ? a : b")}
+    for piece in ("a && b", "x <<< 2", "{2'b01, q[3:1]}", "a"):
+        assert piece not in mutants(piece)
+        assert all(text.strip() for text in mutants(piece))
+
+
+def test_completion_is_judged_by_simulation() -> None:
+    context = rtl_completion.CompletionContext(counter_module(), 0, LIMITS)
+    other = context._replace(turn=1)
+    made = [rtl_completion.generate(item, random.Random(1)) for item in (context, other)]
+    drafts = {draft.answer: draft for draft in made if isinstance(draft, Draft)}
+    assert set(drafts) == {"(count > 8'h7f) & ~rst", "count + STEP + load"}
+    draft = drafts["count + STEP + load"]
+    assert "count <= ____;" in draft.prompt
+    right = ["count + STEP + load", "load + (count + STEP)", "count + load + 8'd3"]
+    wrong = ["count + STEP", "count - STEP + load", "0", "", "count + STEP + load; assign x = "]
+    assert all(verify(draft.verifier, draft.truth, answer).passed for answer in right)
+    assert not any(verify(draft.verifier, draft.truth, answer).passed for answer in wrong)
+
+
+def test_completion_refuses_what_simulation_cannot_tell() -> None:
+    constant = counter_module()
+    source = "module counter(input a, output y);\n  assign y = a & ~a;\nendmodule\n"
+    context = rtl_completion.CompletionContext(replace(constant, source=source), 0, LIMITS)
+    assert rtl_completion.generate(context, random.Random(1)) == Reject("outputs_constant")
+
+
+def test_ground_truths_are_json_objects() -> None:
+    for draft in drafts_of_tables(supply_table(), tries=2):
+        assert isinstance(json.loads(draft.truth), dict)
