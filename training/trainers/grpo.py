@@ -1,0 +1,128 @@
+"""Reinforcement learning with verified rewards: TRL's GRPO, rewards from the verifiers.
+
+    python -m training.trainers.grpo SPEC.json         (one rank; more through torchrun)
+
+In: a model folder and `views/trl_grpo` (prompt, verifier, ground_truth). Out: as `sft`. An answer
+without a verdict (a tool is missing or failed) counts neither as right nor as wrong: its reward is
+None, TRL leaves it out of the group's mean and gives it no advantage, and the metrics say how many
+there were (`no_verdict_rate`). Answers are sampled in the trainer itself, not in vLLM.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from training.data.reward import dsm_reward
+from training.trainers import entry
+from training.trainers.callbacks import Callbacks, make_callbacks, wait_for_all_ranks
+from training.trainers.model_io import load_model, load_tokenizer
+from training.trainers.rows import prompt_tokens, read_view
+from training.trainers.sample_order import shuffled_passes
+from training.trainers.spec import RlvrSettings, StageOutcome, TrainSpec
+from training.trainers.stopping import StopRequest
+from workspace.errors import UserError
+
+REQUIRED = ("prompt", "verifier", "ground_truth")
+
+
+class Prompts(NamedTuple):
+    rows: list[dict[str, Any]]
+    rejects: dict[str, int]
+
+
+def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
+    """Train to the end, or return None with a checkpoint written when a stop was asked for."""
+    rows = read_view(spec.data, REQUIRED)
+    tokenizer = load_tokenizer(spec.parent)
+    prompts = usable_prompts(spec, tokenizer, rows)
+    wanted = spec.rlvr.steps * spec.rlvr.prompts_per_step
+    order = shuffled_passes(len(prompts.rows), wanted, spec.seed)
+    callbacks = make_callbacks(spec, stop, epochs=wanted / len(prompts.rows))
+    trainer = make_trainer(spec, tokenizer, [prompts.rows[row] for row in order], callbacks)
+    trainer.train(resume_from_checkpoint=entry.resume_path(spec))
+    if callbacks.progress.stopped:
+        wait_for_all_ranks()
+        return None
+    outcome = StageOutcome(
+        stage="rlvr",
+        attempt=spec.attempt,
+        steps=spec.rlvr.steps,
+        rows=len(prompts.rows),
+        rejects=prompts.rejects,
+        tokens=callbacks.progress.tokens,
+        last=callbacks.progress.last,
+    )
+    if trainer.is_world_process_zero():
+        entry.publish_model(spec, trainer.model, load_tokenizer(spec.parent), outcome)
+    wait_for_all_ranks()
+    return outcome
+
+
+def usable_prompts(spec: TrainSpec, tokenizer: Any, rows: list[dict[str, Any]]) -> Prompts:
+    """The rows whose prompt fits. Raises `UserError` when there are none."""
+    limit = spec.rlvr.max_prompt_tokens
+    kept = [row for row in rows if len(prompt_tokens(tokenizer, row["prompt"])) <= limit]
+    rejects = {"too_long": len(rows) - len(kept)} if len(kept) < len(rows) else {}
+    if not kept:
+        raise UserError(
+            f"no row of {', '.join(map(str, spec.data)) or 'the GRPO view'} has a prompt of at "
+            f"most {limit} tokens (rlvr.max_prompt_tokens)"
+        )
+    return Prompts(kept, rejects)
+
+
+def make_trainer(
+    spec: TrainSpec, tokenizer: Any, rows: list[dict[str, Any]], callbacks: Callbacks
+) -> Any:
+    """TRL's trainer over `rows`, one after the other."""
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    settings = spec.rlvr
+    return GRPOTrainer(
+        model=load_model(spec.parent, spec.seed),
+        reward_funcs=[verified_reward],
+        args=GRPOConfig(
+            **entry.common_arguments(spec),
+            max_steps=settings.steps,
+            per_device_train_batch_size=completions_per_rank(settings, entry.world_size()),
+            gradient_accumulation_steps=1,
+            num_generations=settings.generations,
+            max_completion_length=settings.max_new_tokens,
+            temperature=settings.temperature,
+            learning_rate=settings.learning_rate,
+            max_grad_norm=settings.max_grad_norm,
+            lr_scheduler_type="constant",
+            beta=0.0,  # no reference model: it would double the memory
+            shuffle_dataset=False,  # `rows` are in the planned order, which a resume can walk on
+            use_vllm=False,
+        ),
+        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer,
+        callbacks=callbacks.callbacks,
+    )
+
+
+def completions_per_rank(settings: RlvrSettings, world_size: int) -> int:
+    """Answers of one step that a rank samples: whole groups, so that it can compare them."""
+    if settings.prompts_per_step % world_size:
+        raise UserError(
+            f"rlvr.prompts_per_step is {settings.prompts_per_step}, which {world_size} ranks "
+            "cannot share evenly; choose a multiple"
+        )
+    return settings.prompts_per_step // world_size * settings.generations
+
+
+def verified_reward(
+    completions: list[Any], log_metric: Callable[[str, float], None], **columns: Any
+) -> list[float | None]:
+    """The project's reward, with the share of answers that got no verdict among the metrics."""
+    rewards = dsm_reward(completions=completions, **columns)
+    log_metric("no_verdict_rate", sum(reward is None for reward in rewards) / len(rewards))
+    return rewards
+
+
+if __name__ == "__main__":
+    sys.exit(entry.main(train))

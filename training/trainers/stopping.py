@@ -1,0 +1,45 @@
+"""How a trainer learns that it should stop, and how all ranks agree on the step.
+
+Sources: the launcher's file (`training.cluster.job.STOP_FILE`) seen by rank 0, and SIGTERM or
+SIGUSR2 to any rank. Ranks compare flags after every step, so all of them checkpoint the same one.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import FrameType
+
+from training.cluster.job import STOP_FILE
+
+
+class StopRequest:
+    """Create early: a signal that arrives during imports is then remembered, not deadly."""
+
+    def __init__(self, attempt_dir: Path) -> None:
+        self._file = attempt_dir / STOP_FILE
+        self._signalled = False
+
+    def listen(self) -> None:
+        """Install the signal handlers (main thread only)."""
+        for number in (signal.SIGTERM, signal.SIGUSR2):
+            signal.signal(number, self._on_signal)
+
+    def seen_here(self) -> bool:
+        """Whether this rank knows of a request."""
+        return self._signalled or self._file.exists()
+
+    def agreed(self) -> bool:
+        """Whether any rank knows of one. All ranks must call it at the same step."""
+        import torch
+        import torch.distributed as dist
+
+        if not (dist.is_available() and dist.is_initialized()):
+            return self.seen_here()
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        flag = torch.tensor([int(self.seen_here())], device=device)
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+        return bool(flag.item())
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signalled = True
