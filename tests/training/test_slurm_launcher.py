@@ -1,0 +1,276 @@
+"""The launcher's decisions, with a scheduler that can be bent. The real one: test_slurm_cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from training.cluster.job import Job, JobHandle, JobState
+from training.cluster.slurm import SlurmLauncher, SlurmOptions
+from training.cluster.slurm_client import SlurmClient
+from training.cluster.slurm_output import ExitStatus, JobInfo, NodeInfo
+from workspace.errors import TransientError, UserError
+
+KEY = "dsm-run-sft-1"
+
+
+class Scheduler(SlurmClient):
+    """A slurmctld in memory. `lost_answers`: submissions that arrive but are not acknowledged."""
+
+    def __init__(self) -> None:
+        super().__init__(sleep=lambda seconds: None)
+        self.jobs: dict[str, JobInfo] = {}
+        self.history: dict[str, JobInfo] = {}
+        self.down: set[str] = set()
+        self.submitted = 0
+        self.lost_answers = 0
+        self.unreachable = 0
+        self.cancelled: list[tuple[str, str | None]] = []
+
+    def submit(self, script: Path) -> str:
+        if self.unreachable:
+            self.unreachable -= 1
+            raise TransientError("sbatch: Unable to contact slurm controller")
+        self.submitted += 1
+        job_id = str(100 + self.submitted)
+        self.jobs[job_id] = JobInfo(job_id, "PENDING", KEY, KEY, "Priority")
+        if self.lost_answers:
+            self.lost_answers -= 1
+            raise TransientError("sbatch: Socket timed out on send/recv operation")
+        return job_id
+
+    def job(self, job_id: str) -> JobInfo | None:
+        return self.jobs.get(job_id)
+
+    def own_jobs(self, name: str | None = None) -> list[JobInfo]:
+        return [job for job in self.jobs.values() if name in (None, job.name)]
+
+    def cancel(self, job_id: str, *, signal: str | None = None, batch_only: bool = False) -> None:
+        self.cancelled.append((job_id, signal))
+        if signal is None and job_id in self.jobs:
+            self.jobs[job_id] = replace(self.jobs[job_id], state="CANCELLED")
+
+    def nodes(self, names: Iterable[str] = ()) -> list[NodeInfo]:
+        return [NodeInfo(name, "down" if name in self.down else "idle", True) for name in names]
+
+    def finished(self, job_id: str, name: str) -> JobInfo | None:
+        found = self.history.get(job_id)
+        return found if found and found.name == name else None
+
+    def set(self, job_id: str, **changes: object) -> None:
+        self.jobs[job_id] = replace(self.jobs[job_id], **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def scheduler() -> Scheduler:
+    return Scheduler()
+
+
+@pytest.fixture
+def launcher(scheduler: Scheduler) -> SlurmLauncher:
+    return SlurmLauncher(SlurmOptions(cancel_grace_s=2), scheduler, sleep=lambda seconds: None)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(key=KEY, command=("-c", "pass"), attempt_dir=tmp_path)
+
+
+def record_exit(job: Job, code: int, job_id: str = "101") -> None:
+    (job.attempt_dir / "exit.json").write_text(json.dumps({"exit_code": code, "job_id": job_id}))
+
+
+def test_a_second_submit_finds_the_first(
+    launcher: SlurmLauncher, scheduler: Scheduler, job: Job
+) -> None:
+    handle = launcher.submit(job)
+    assert handle == JobHandle(KEY, "slurm", "101")
+    assert launcher.submit(job) == handle
+    (job.attempt_dir / "handle.json").unlink()  # killed between sbatch and the record
+    assert launcher.submit(job) == handle
+    scheduler.jobs.clear()  # ... and found only after slurmctld forgot the job
+    (job.attempt_dir / "handle.json").unlink()
+    record_exit(job, 0)
+    assert launcher.submit(job) == handle
+    assert scheduler.submitted == 1
+
+
+def test_a_lost_answer_does_not_submit_twice(
+    launcher: SlurmLauncher, scheduler: Scheduler, job: Job
+) -> None:
+    scheduler.lost_answers = 1
+    assert launcher.submit(job).job_id == "101"
+    assert scheduler.submitted == 1
+
+
+def test_submission_outlasts_a_short_outage(
+    launcher: SlurmLauncher, scheduler: Scheduler, job: Job
+) -> None:
+    scheduler.unreachable = 3
+    assert launcher.submit(job).job_id == "101"
+    scheduler.jobs.clear()
+    (job.attempt_dir / "handle.json").unlink()
+    scheduler.unreachable = 99
+    with pytest.raises(TransientError):
+        launcher.submit(job)
+    assert not (job.attempt_dir / "handle.json").exists()
+
+
+def test_an_attempt_of_another_launcher_is_left_alone(launcher: SlurmLauncher, job: Job) -> None:
+    (job.attempt_dir / "handle.json").write_text(
+        json.dumps({"key": KEY, "launcher": "local", "job_id": "7"})
+    )
+    with pytest.raises(UserError, match="local launcher"):
+        launcher.submit(job)
+
+
+def test_a_dry_run_submits_nothing(launcher: SlurmLauncher, scheduler: Scheduler, job: Job) -> None:
+    assert launcher.dry_run(job).name == "job.sbatch"
+    assert {path.name for path in job.attempt_dir.iterdir()} == {"job.sbatch", "job.json"}
+    assert scheduler.submitted == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [
+        (0, JobState.SUCCEEDED),
+        (75, JobState.RESUMABLE),
+        (93, JobState.NEVER_AGAIN),
+    ],
+)
+def test_the_recorded_exit_settles_it_without_the_scheduler(
+    launcher: SlurmLauncher, scheduler: Scheduler, job: Job, code: int, state: JobState
+) -> None:
+    handle = launcher.submit(job)
+    record_exit(job, code)
+    scheduler.job = None  # type: ignore[assignment, method-assign]
+    status = launcher.poll(handle, job)
+    assert (status.state, status.exit_code) == (state, code)
+
+
+@pytest.mark.parametrize(
+    ("slurm", "exit_status", "recorded", "state"),
+    [
+        ("PENDING", (0, 0), None, JobState.PENDING),
+        ("CONFIGURING", (0, 0), None, JobState.PENDING),
+        ("RUNNING", (0, 0), None, JobState.RUNNING),
+        ("COMPLETING", (0, 0), None, JobState.RUNNING),
+        ("SUSPENDED", (0, 0), None, JobState.RUNNING),
+        ("COMPLETING", (0, 0), 1, JobState.FAILED),
+        # The record may not be visible over NFS yet: the scheduler's own code counts.
+        ("COMPLETED", (0, 0), None, JobState.SUCCEEDED),
+        ("FAILED", (75, 0), None, JobState.RESUMABLE),
+        ("FAILED", (93, 0), None, JobState.NEVER_AGAIN),
+        ("FAILED", (1, 0), None, JobState.FAILED),
+        ("FAILED", (1, 0), 1, JobState.FAILED),
+        ("FAILED", (137, 0), 137, JobState.LOST),
+        ("FAILED", (0, 9), None, JobState.LOST),
+        ("CANCELLED", (0, 15), 143, JobState.CANCELLED),
+        ("TIMEOUT", (0, 1), 143, JobState.LOST),
+        ("NODE_FAIL", (0, 0), 143, JobState.LOST),
+        ("OUT_OF_MEMORY", (0, 125), 137, JobState.LOST),
+        ("PREEMPTED", (0, 0), 143, JobState.LOST),
+        # Stopped in time, then the scheduler counted it as timed out.
+        ("TIMEOUT", (0, 0), 75, JobState.RESUMABLE),
+    ],
+)
+def test_states(
+    launcher: SlurmLauncher,
+    scheduler: Scheduler,
+    job: Job,
+    slurm: str,
+    exit_status: tuple[int, int],
+    recorded: int | None,
+    state: JobState,
+) -> None:
+    handle = launcher.submit(job)
+    scheduler.set(handle.job_id, state=slurm, exit=ExitStatus(*exit_status))
+    if recorded is not None:
+        record_exit(job, recorded)
+    assert launcher.poll(handle, job).state is state
+
+
+def test_a_node_failure_names_the_bad_nodes_alone(
+    launcher: SlurmLauncher, scheduler: Scheduler, job: Job
+) -> None:
+    handle = launcher.submit(job)
+    scheduler.set(handle.job_id, state="NODE_FAIL", nodes=("n1", "n2", "n3"))
+    scheduler.down = {"n2", "n9"}
+    status = launcher.poll(handle, job)
+    assert (status.state, status.nodes) == (JobState.LOST, ("n2",))
+    assert "n2" in status.detail
+
+
+def test_a_failed_rank_is_named(launcher: SlurmLauncher, scheduler: Scheduler, job: Job) -> None:
+    handle = launcher.submit(job)
+    scheduler.set(handle.job_id, state="FAILED", exit=ExitStatus(1, 0))
+    (job.attempt_dir / "first-failure.json").write_text(
+        '{"exit_code": 1, "rank": 3, "host": "n2", "error": "ValueError: no", "ended_ns": 1}'
+    )
+    assert launcher.poll(handle, job).detail == "rank 3 on n2 ended with 1: ValueError: no"
+
+
+def test_a_job_that_slurm_requeued_is_given_up_for_a_new_attempt(
+    launcher: SlurmLauncher, scheduler: Scheduler, job: Job
+) -> None:
+    handle = launcher.submit(job)
+    (job.attempt_dir / "nodes.txt").write_text("n1\nn2\n")
+    scheduler.set(handle.job_id, state="PENDING", restarts=1, reason="BeginTime")
+    scheduler.down = {"n1"}
+    status = launcher.poll(handle, job)
+    assert (status.state, status.nodes) == (JobState.LOST, ("n1",))
+    assert scheduler.cancelled == [(handle.job_id, None)]
+
+
+def test_a_requeued_job_that_runs_again_goes_on(
+    launcher: SlurmLauncher, scheduler: Scheduler, job: Job
+) -> None:
+    handle = launcher.submit(job)
+    scheduler.set(handle.job_id, state="RUNNING", restarts=1)
+    assert launcher.poll(handle, job).state is JobState.RUNNING
+
+
+def test_a_forgotten_job_is_looked_up_in_the_history(
+    launcher: SlurmLauncher, scheduler: Scheduler, job: Job
+) -> None:
+    handle = launcher.submit(job)
+    scheduler.jobs.clear()
+    scheduler.history["101"] = JobInfo("101", "NODE_FAIL", KEY)
+    assert "node failed" in launcher.poll(handle, job).detail
+    scheduler.history.clear()
+    assert launcher.poll(handle, job).state is JobState.LOST
+    record_exit(job, 1)
+    assert launcher.poll(handle, job).state is JobState.FAILED
+
+
+def test_a_reused_job_id_is_not_our_job(
+    launcher: SlurmLauncher, scheduler: Scheduler, job: Job
+) -> None:
+    handle = launcher.submit(job)
+    scheduler.set(handle.job_id, state="COMPLETED", name="someone-elses")
+    record_exit(job, 0, job_id="55")  # nor is a record of another job id
+    assert launcher.poll(handle, job).state is JobState.LOST
+    launcher.cancel(handle, job)
+    assert scheduler.cancelled == []
+
+
+def test_cancelling_a_waiting_job_ends_it(
+    launcher: SlurmLauncher, scheduler: Scheduler, job: Job
+) -> None:
+    handle = launcher.submit(job)
+    launcher.cancel(handle, job)
+    assert scheduler.cancelled == [(handle.job_id, None)]
+    assert launcher.poll(handle, job).state is JobState.CANCELLED
+
+
+def test_cancelling_a_running_job_asks_first(
+    launcher: SlurmLauncher, scheduler: Scheduler, job: Job
+) -> None:
+    handle = launcher.submit(job)
+    scheduler.set(handle.job_id, state="RUNNING")
+    launcher.cancel(handle, job)
+    assert scheduler.cancelled == [(handle.job_id, "USR2"), (handle.job_id, None)]
