@@ -99,11 +99,11 @@ class FlagParser(argparse.ArgumentParser, Generic[ConfigT]):
         )
         self._config = config
         self._settings = list(_settings(config))
-        groups = {(): self.add_argument_group("settings")}
+        groups = {"": self.add_argument_group("settings")}
         for setting in self._settings:
-            parent = setting.path[:-1]
+            parent = ".".join(setting.path[:-1])
             if parent not in groups:
-                groups[parent] = self.add_argument_group(f"{'.'.join(parent)} settings")
+                groups[parent] = self.add_argument_group(f"{parent} settings")
             _add_argument(groups[parent], setting)
         other = self.add_argument_group("other")
         other.add_argument(

@@ -20,7 +20,7 @@ if __name__ == "__main__":
 from prefect import flow  # noqa: E402
 
 from flows._options import flow_options  # noqa: E402
-from tasks.ingest import INGEST  # noqa: E402
+from tasks.ingest import INGEST, show_contact_sheet  # noqa: E402
 from tasks.stage import run_stage  # noqa: E402
 from workspace.stage import StageResult  # noqa: E402
 
@@ -28,4 +28,6 @@ from workspace.stage import StageResult  # noqa: E402
 @flow(**flow_options("ingest", "ingest {config.workspace.name}"))
 def ingest(config: IngestConfig) -> StageResult:
     """Read documents into a workspace's corpus; unreadable ones go to quarantine."""
-    return run_stage(INGEST, config)
+    result = run_stage(INGEST, config)
+    show_contact_sheet(result)
+    return result

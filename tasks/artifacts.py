@@ -56,9 +56,11 @@ class ProgressArtifact:
         self._total = total
         self._unit = unit
         self._start = self._last = time.monotonic()
-        self._id: UUID = create_progress_artifact(
+        made = create_progress_artifact(
             0.0, key=key(stage, "progress"), description=f"0 of {total} {unit}"
         )
+        assert isinstance(made, UUID)  # typed for async callers too
+        self._id = made
 
     def advance(self, n: int) -> None:
         """Add `n` units."""

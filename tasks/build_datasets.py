@@ -5,4 +5,4 @@ from __future__ import annotations
 from tasks.stage import stage_tasks
 from training.data import build
 
-BUILD_DATASETS = stage_tasks("build_datasets", build)
+BUILD_DATASETS = stage_tasks("build_datasets", build, unit="pages")

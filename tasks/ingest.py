@@ -3,6 +3,23 @@
 from __future__ import annotations
 
 from corpus import ingest
+from tasks import artifacts
 from tasks.stage import stage_tasks
+from workspace.progress import Advance
+from workspace.stage import Shard, ShardReport, StageResult
 
-INGEST = stage_tasks("ingest", ingest, unit="documents")
+
+def process(config: ingest.IngestConfig, shard: Shard, advance: Advance) -> ShardReport:
+    """Parse a shard's documents, counting each."""
+    return ingest.process(config, shard, advance)
+
+
+INGEST = stage_tasks("ingest", ingest, unit="documents", process=process)
+
+
+def show_contact_sheet(result: StageResult) -> None:
+    """The published contact sheet of page images on the run's page, if there are any pages."""
+    for entry in result.manifest.files:
+        if entry.path.endswith(".png") and "/" not in entry.path:
+            png = (result.directory / entry.path).read_bytes()
+            artifacts.show_image("ingest", "contact-sheet", png, "ingest: pages of the corpus")

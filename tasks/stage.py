@@ -6,7 +6,6 @@ of the libraries, and an interrupt or a cancellation reaches the running shard a
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +34,11 @@ class StageModule(Protocol):
 
     STAGE: str
     plan: Callable[[Any], StagePlan]
-    process: Callable[..., ShardReport]  # (config, shard) or (config, shard, progress)
+    process: Callable[..., ShardReport]
     publish: Callable[[Any, StagePlan], Manifest]
+
+
+ProcessShard = Callable[[Any, Shard, Advance], ShardReport]
 
 
 @dataclass(frozen=True)
@@ -45,25 +47,24 @@ class StageTasks:
 
     name: str  # of the flow, shown in the UI
     stage: str  # of the stage, whose lock is held
-    unit: str  # of progress
+    unit: str  # what `Shard.units` count
     plan: Callable[[Any], StagePlan]
     process: Task[..., ShardReport]
     publish: Task[..., Manifest]
 
 
-def stage_tasks(name: str, module: Any, *, unit: str = "units") -> StageTasks:
-    """Wrap the functions of a stage's module (a `StageModule`) as the tasks of the flow `name`.
+def stage_tasks(
+    name: str, module: Any, *, unit: str, process: ProcessShard | None = None
+) -> StageTasks:
+    """The tasks of the flow `name` over a stage's module (a `StageModule`).
 
-    `unit` is what the stage's `Shard.units` count.
+    `process` is for a stage that reports progress inside a shard; a shard counts as a whole else.
     """
     stage: StageModule = module
-    reports_progress = "progress" in inspect.signature(stage.process).parameters
 
-    def process_shard(config: HasWorkspace, shard: Shard, advance: Advance) -> ShardReport:
-        if reports_progress:
-            return stage.process(config, shard, advance)
+    def whole_shard(config: HasWorkspace, shard: Shard, advance: Advance) -> ShardReport:
         report = stage.process(config, shard)
-        advance(shard.units or 1)
+        advance(shard.units)
         return report
 
     def publish_stage(config: HasWorkspace, plan: StagePlan) -> Manifest:
@@ -76,7 +77,7 @@ def stage_tasks(name: str, module: Any, *, unit: str = "units") -> StageTasks:
         stage=stage.STAGE,
         unit=unit,
         plan=stage.plan,
-        process=task(process_shard, **shard_options),
+        process=task(process or whole_shard, **shard_options),
         publish=task(publish_stage, **publish_options),
     )
 
@@ -96,7 +97,7 @@ def run_stage(stage: StageTasks, config: HasWorkspace) -> StageResult:
 
 
 def _process_shards(stage: StageTasks, config: HasWorkspace, planned: StagePlan) -> None:
-    total = sum(shard.units or 1 for shard in planned.shards)
+    total = sum(shard.units for shard in planned.shards)
     with artifacts.progress(stage.name, total, stage.unit) as advance:
         for shard in planned.shards:
             stage.process(config, shard, advance)

@@ -42,7 +42,9 @@ def plan(config: TallyConfig) -> StagePlan:
     inputs = {source.name: hash_file(source) for source in config.sources}
     folder = Workspace(config.workspace).corpus
     key = manifest.stage_key(STAGE, "1", config.fingerprint(), inputs)
-    shards = tuple(Shard(i, (str(source),)) for i, source in enumerate(sorted(config.sources)))
+    shards = tuple(
+        Shard(i, (str(source),), units=1) for i, source in enumerate(sorted(config.sources))
+    )
     published = manifest.find_published(folder, key)
     return StagePlan(STAGE, key, folder, shards, inputs, published)
 
@@ -109,7 +111,7 @@ from flows._options import flow_options  # noqa: E402
 from tasks.stage import run_stage, stage_tasks  # noqa: E402
 from workspace.stage import StageResult  # noqa: E402
 
-TASKS = stage_tasks(STAGE, sys.modules[__name__])
+TASKS = stage_tasks(STAGE, sys.modules[__name__], unit="files")
 
 
 @flow(**flow_options(STAGE, "tally {config.workspace.name}"))

@@ -1,0 +1,58 @@
+"""Scores of a published evaluation, for a terminal and for a table in the UI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evaluation.publication import Summary as Evaluation
+from evaluation.results import BenchmarkResult, Comparison, Score
+
+
+def read_evaluation(folder: Path) -> Evaluation:
+    """The `results.json` of a published evaluation."""
+    return Evaluation.model_validate_json((folder / "results.json").read_text(encoding="utf-8"))
+
+
+def score_rows(evaluation: Evaluation) -> list[dict[str, object]]:
+    """One row per benchmark and model."""
+    return [
+        {
+            "benchmark": result.name,
+            "model": model,
+            "metric": metric,
+            "value": round(score.value, 4),
+            "low": round(score.low, 4),
+            "high": round(score.high, 4),
+            "problems": score.problems,
+        }
+        for result in evaluation.benchmarks
+        for model, scores in result.scores.items()
+        for metric, score in scores.items()
+    ]
+
+
+def score_lines(evaluation: Evaluation) -> tuple[str, ...]:
+    """Each benchmark's headline metric for every model, and the paired differences."""
+    lines: list[str] = []
+    for result in evaluation.benchmarks:
+        lines.append(f"{result.name} ({result.metric}, {result.problems} problems)")
+        lines += [f"  {model:<24} {_score(result, model)}" for model in result.scores]
+        lines += [f"  {_comparison(found)}" for found in result.comparisons]
+        if result.without_verdict:
+            lines.append(f"  {result.without_verdict} answer(s) without a verdict")
+    return tuple(lines)
+
+
+def _score(result: BenchmarkResult, model: str) -> str:
+    score: Score | None = result.scores[model].get(result.metric)
+    if score is None:
+        return "no verdicts"
+    return f"{score.value:6.1%}  [{score.low:.1%}, {score.high:.1%}]"
+
+
+def _comparison(found: Comparison) -> str:
+    return (
+        f"{found.model} minus {found.baseline}: {100 * found.difference:+.1f} points "
+        f"[{100 * found.low:+.1f}, {100 * found.high:+.1f}] on {found.problems} pairs: "
+        f"{found.finding}"
+    )

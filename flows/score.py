@@ -1,0 +1,43 @@
+"""Models and held-out questions -> scores with intervals, paired comparisons, a report.
+
+python -m flows.score --workspace DIR
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+from evaluation import score as stage
+from evaluation.score import ScoreConfig
+from flows._cli import main, stage_door
+from flows._scores import read_evaluation, score_lines, score_rows
+from flows._summary import Summary, summarise_stage
+from workspace.stage import StageResult
+
+
+def summarise(result: StageResult) -> Summary:
+    """The stage's summary with the scores."""
+    lines = score_lines(read_evaluation(result.directory))
+    return replace(summarise_stage("score")(result), notes=lines)
+
+
+DOOR = replace(stage_door("score", ScoreConfig, stage, __doc__), summarise=summarise)
+
+if __name__ == "__main__":
+    sys.exit(main(DOOR))
+
+# Prefect comes after the command line, which needs it only when there is work (flows/_cli.py).
+from prefect import flow  # noqa: E402
+
+from flows._options import flow_options  # noqa: E402
+from tasks.score import SCORE, show_scores  # noqa: E402
+from tasks.stage import run_stage  # noqa: E402
+
+
+@flow(**flow_options("score", "score {config.dataset}"))
+def score(config: ScoreConfig) -> StageResult:
+    """Score models on a data set's test questions, the first as the baseline of the others."""
+    result = run_stage(SCORE, config)
+    show_scores(result, score_rows(read_evaluation(result.directory)))
+    return result

@@ -1,0 +1,30 @@
+"""Tasks of scoring: one model on one benchmark a shard, then intervals, comparisons, a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from evaluation import score
+from tasks import artifacts
+from tasks.stage import stage_tasks
+from workspace.progress import Advance
+from workspace.stage import Shard, ShardReport, StageResult
+
+
+def process(config: score.ScoreConfig, shard: Shard, advance: Advance) -> ShardReport:
+    """Generate and grade one model's answers to one benchmark, counting each."""
+
+    @contextmanager
+    def counted(label: str, total: int, unit: str) -> Iterator[Advance]:
+        yield advance
+
+    return score.process(config, shard, counted)
+
+
+SCORE = stage_tasks("score", score, unit="answers", process=process)
+
+
+def show_scores(result: StageResult, rows: list[dict[str, object]]) -> None:
+    """The scores of every model as a table on the run's page."""
+    artifacts.show_table("score", "scores", rows, "score: models by benchmark, with 95 % intervals")

@@ -1,0 +1,165 @@
+"""The task of training: supervises the run's jobs, shows steps and losses, obeys a cancellation.
+
+A cancelled flow run is noticed in two ways, whichever comes first: the wait loop reads the state of
+its own flow run, or the worker ends this process. Either way the job checkpoints and ends, and the
+same run goes on from there when it is started again. A process that dies without a cancellation
+leaves its job running; the next start finds it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+from uuid import UUID
+
+import prefect.runtime.flow_run
+from prefect import task
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
+from prefect.exceptions import TerminationSignal
+
+from tasks import artifacts
+from tasks._options import task_options
+from training.metrics import StepMetrics
+from training.supervise import TrainingStoppedError, TrainProgress
+from training.train import TrainConfig, train
+from workspace.progress import Advance, clock
+from workspace.stage import StageResult
+
+log = logging.getLogger(__name__)
+
+CHECK_CANCELLED_EVERY_S = 5.0
+LOG_EVERY_S = 15.0
+TABLE_ROWS = 60
+
+
+@task(**{**task_options("train", "supervise", "train {config.name}"), "retries": 0})
+def supervise(config: TrainConfig) -> StageResult:
+    """Train to the end. Raises `TrainingStoppedError` when the flow run was cancelled.
+
+    No retries: the supervisor itself follows a failed job by another one.
+    """
+    cancelled = CancellationCheck()
+    with TrainingDisplay() as display:
+        try:
+            result = train(config, observe=display.observe, should_stop=cancelled)
+        except TerminationSignal:
+            if cancelled.now():
+                stop(config)
+            raise
+    artifacts.show_table("train", "steps", display.step_rows(), "train: loss and speed by step")
+    return result
+
+
+def stop(config: TrainConfig) -> None:
+    """Let the running job of `config` checkpoint and end, from a supervisor that found it."""
+    try:
+        train(config, should_stop=lambda: True)
+    except TrainingStoppedError as error:
+        log.info("%s", error)
+
+
+class CancellationCheck:
+    """Whether somebody cancelled this flow run or the one that started it; asks now and then."""
+
+    def __init__(self, every_s: float = CHECK_CANCELLED_EVERY_S) -> None:
+        run = prefect.runtime.flow_run
+        self._ids = {UUID(str(i)) for i in (run.id, run.root_flow_run_id) if i}
+        self._every_s = every_s
+        self._last = time.monotonic()
+
+    def __call__(self) -> bool:
+        if time.monotonic() - self._last < self._every_s:
+            return False
+        self._last = time.monotonic()
+        return self.now()
+
+    def now(self) -> bool:
+        """Ask the API; a server that does not answer has cancelled nothing."""
+        try:
+            with get_client(sync_client=True) as client:
+                states = [client.read_flow_run(run_id).state for run_id in self._ids]
+        except Exception as error:  # of HTTP, of the API: training goes on without Prefect
+            log.warning("cannot ask whether the flow run was cancelled: %s", error)
+            return False
+        return any(_is_cancelled(state) for state in states)
+
+
+def _is_cancelled(state: State[Any] | None) -> bool:
+    return state is not None and (state.is_cancelling() or state.is_cancelled())
+
+
+class TrainingDisplay:
+    """Shows `TrainProgress` as a progress bar per stage, log lines, and a table of steps."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._stage = ""
+        self._shown = 0
+        self._advance: Advance = lambda n: None
+        self._steps: list[StepMetrics] = []
+        self._detail = ""
+        self._last_line = 0.0
+
+    def __enter__(self) -> TrainingDisplay:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def observe(self, progress: TrainProgress) -> None:
+        """Called by the supervisor after each look at the job."""
+        self._steps += progress.new_steps
+        if progress.total_steps and progress.stage != self._stage:
+            self._open(progress.stage, progress.total_steps)
+        if progress.step > self._shown:
+            self._advance(progress.step - self._shown)
+            self._shown = progress.step
+        self._say(progress)
+
+    def step_rows(self) -> list[dict[str, object]]:
+        """At most `TABLE_ROWS` steps, evenly spread, the last one included."""
+        stride = max(1, -(-len(self._steps) // TABLE_ROWS))
+        shown = self._steps[::-1][::stride][::-1]
+        return [
+            {
+                "stage": step.stage,
+                "step": step.step,
+                "loss": round(step.loss, 4),
+                "reward": step.extra.get("reward"),
+                "tokens_per_s": round(step.tokens_per_s, 1),
+            }
+            for step in shown
+        ]
+
+    def _open(self, stage: str, total: int) -> None:
+        self._stack.close()
+        self._stage, self._shown = stage, 0
+        self._advance = self._stack.enter_context(
+            artifacts.progress(f"train-{stage}", total, "steps")
+        )
+
+    def _say(self, progress: TrainProgress) -> None:
+        detail = f"{progress.state} {progress.detail}".strip()
+        if detail != self._detail:
+            self._detail = detail
+            log.info("%s, attempt %d: %s", progress.stage, progress.attempt, detail)
+        if progress.new_steps and time.monotonic() - self._last_line >= LOG_EVERY_S:
+            self._last_line = time.monotonic()
+            log.info("%s", describe_step(progress))
+
+
+def describe_step(progress: TrainProgress) -> str:
+    """For example `sft: step 12/90, loss 2.310, 198 tokens/s, 05:10 left`."""
+    parts = [f"{progress.stage}: step {progress.step}/{progress.total_steps}"]
+    formats: tuple[tuple[float | None, Callable[[float], str]], ...] = (
+        (progress.loss, lambda value: f"loss {value:.3f}"),
+        (progress.reward, lambda value: f"reward {value:.3f}"),
+        (progress.tokens_per_s, lambda value: f"{value:.0f} tokens/s"),
+        (progress.eta_s, lambda value: f"{clock(value)} left"),
+    )
+    parts += [show(value) for value, show in formats if value is not None]
+    return ", ".join(parts)
