@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,7 @@ from knowledge_graph.candidates import WORK_TABLES
 from knowledge_graph.communities import Community, Edges, find_communities, pagerank
 from knowledge_graph.community_text import describe_communities
 from knowledge_graph.config import GraphConfig
+from knowledge_graph.explorer import MAX_PLACES, GraphTables, shown_entities, write_explorer
 from knowledge_graph.relations import (
     RelationKey,
     Statements,
@@ -37,7 +38,7 @@ from knowledge_graph.resolution import (
 )
 from workspace.ids import derive_id
 from workspace.manifest import FileEntry, describe_file
-from workspace.shards import Row, ShardWriter, iterate_files
+from workspace.shards import Row, ShardWriter, iterate_files, iterate_rows
 from workspace.stage import StagePlan
 
 # A table holds its row keys together as loosely as a shared sentence would.
@@ -92,7 +93,13 @@ def assemble(config: GraphConfig, folders: Sequence[Path], plan: StagePlan) -> A
     clustered = {name for row in communities for name in row["entity_ids"]}
     made.notes["entities_in_no_community"] = len(entities) - len(clustered)
     graphml.write(writer.path("export/graph.graphml"), entities, relations, communities)
-    writer.add("export/graph.graphml")
+    shown = {row["entity_id"] for row in shown_entities(entities, config.explorer_entities)}
+    places = _first_places(folders, kept, acronyms, shown)
+    tables = GraphTables(entities, relations, communities, _document_names(config), places)
+    write_explorer(
+        writer.path("explorer.html"), tables, limit=config.explorer_entities, seed=config.seed
+    )
+    writer.add("export/graph.graphml", "explorer.html")
     return made
 
 
@@ -226,6 +233,28 @@ def _cooccurrences(
     for pair, weight in best.items():
         key = RelationKey(pair[0], "co_occurs", pair[1], "", "", "co_occurs", "sentence")
         yield relation_row(key, weight, seen[pair])
+
+
+def _document_names(config: GraphConfig) -> dict[str, str]:
+    return {
+        row["doc_id"]: row["name"] or row["uri"]
+        for row in iterate_rows(config.where.corpus, "documents", ["doc_id", "name", "uri"])
+    }
+
+
+def _first_places(
+    folders: Sequence[Path], kept: Mapping[str, Tally], acronyms: Acronyms, shown: Container[str]
+) -> dict[str, list[Row]]:
+    """For each shown entity its first mentions, at most one a page."""
+    places: dict[str, list[Row]] = defaultdict(list)
+    for row in _read(folders, "mentions"):
+        identity = entity_id(mention_key(row, acronyms))
+        if identity not in shown or len(places[identity]) >= MAX_PLACES:
+            continue
+        last = places[identity][-1:]
+        if not last or (last[0]["doc_id"], last[0]["page"]) != (row["doc_id"], row["page"]):
+            places[identity].append(row)
+    return places
 
 
 def _read(folders: Sequence[Path], table: str) -> Iterator[Row]:

@@ -23,6 +23,8 @@ class Span(NamedTuple):
 
 
 _CODE_SPAN: Final = re.compile(r"(?<![`\"])`{1,2}([^`\n]{1,60})`{1,2}(?!`)")
+# AsciiDoc's inline macros with a name in them: insn:mret[], csr::[mpelp].
+_MACRO: Final = re.compile(r"\b[a-z]{2,12}:(?::\[)?([A-Za-z_][A-Za-z0-9_.]{0,60})(?:\[\]|\])")
 _CODE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*(?:\[[0-9:]+\])?")
 _TOKEN: Final = re.compile(
     r"(?<![A-Za-z0-9_.@/\\-])"  # not inside a longer word, an address or a path
@@ -30,7 +32,7 @@ _TOKEN: Final = re.compile(
     r"(?![A-Za-z0-9_@])"
 )
 _SHORT_FORM: Final = re.compile(
-    r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9&/.-]*[A-Z][A-Za-z0-9&/.-]*[A-Z])"
+    r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9&/.-]{0,16}[A-Z][A-Za-z0-9&/.-]{0,16}[A-Z])"
     r"[A-Z0-9][A-Za-z0-9]*(?:[&/-][A-Za-z0-9]+)*(?![A-Za-z0-9_])"
 )
 _SENTENCE_JOIN: Final = re.compile(r"[a-z]{2,}\.[A-Z][a-z]+")
@@ -64,6 +66,8 @@ def _code_spans(text: str) -> Iterator[tuple[int, int]]:
         name = match.group(1)
         if len(name) > 1 and _CODE_NAME.fullmatch(name):
             yield match.span(1)
+    for match in _MACRO.finditer(text):
+        yield match.span(1)
 
 
 def _code_tokens(text: str) -> Iterator[tuple[int, int]]:
