@@ -16,16 +16,16 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from flows._api import PACKAGES, prefect_api
 from flows._flags import FlagParser, UsageError
+from flows._published import preview_stage, published_stage
 from flows._summary import Summary, print_summary, summarise_stage
 from workspace.config import StageConfig
 from workspace.errors import DsmError
-from workspace.locking import stage_lock
-from workspace.paths import Workspace
-from workspace.stage import StagePlan, StageResult
+from workspace.stage import StageResult
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -69,29 +69,15 @@ def stage_door(
 ) -> Door[ConfigT, StageResult]:
     """The door of a flow that runs one stage; `stage` is its module (`workspace/stage.py`)."""
 
-    def settled(settings: ConfigT) -> StageResult | None:
-        planned = plan_locked(stage, settings)
-        if planned.published is None:
-            return None
-        return StageResult(planned.published, planned.directory, skipped=True)
-
-    def preview(settings: ConfigT) -> str:
-        planned = plan_locked(stage, settings)
-        if planned.published is not None:
-            return f"nothing to do: already published in {planned.directory}"
-        return f"{len(planned.shards)} shard(s) to do, into {planned.directory}"
-
-    return Door(name, config, about, settled, preview, summarise_stage(name), module)
-
-
-def plan_locked(stage: Any, config: Any) -> StagePlan:
-    """`stage.plan(config)` under the stage's lock: planning sweeps what a killed writer left.
-
-    Raises `WorkspaceBusyError` when another run is writing the stage.
-    """
-    with stage_lock(Workspace(config.workspace), stage.STAGE):
-        planned: StagePlan = stage.plan(config)
-    return planned
+    return Door(
+        name,
+        config,
+        about,
+        settled=partial(published_stage, stage),
+        preview=partial(preview_stage, stage),
+        summarise=summarise_stage(name),
+        module=module,
+    )
 
 
 def main(door: Door[ConfigT, Any], arguments: Sequence[str] | None = None) -> int:
@@ -101,6 +87,7 @@ def main(door: Door[ConfigT, Any], arguments: Sequence[str] | None = None) -> in
     _log_to_terminal()
     try:
         invocation = parser.parse(sys.argv[1:] if arguments is None else arguments)
+        _refuse_program_folder(invocation.config)
         if invocation.dry_run:
             print(f"{door.name}: {door.preview(invocation.config)}")
             return EXIT_DONE
@@ -127,6 +114,13 @@ def _run(door: Door[ConfigT, Any], config: ConfigT) -> int:
     summary = door.summarise(result)
     print_summary(summary, seconds=time.monotonic() - start)
     return EXIT_QUARANTINED if summary.quarantined else EXIT_DONE
+
+
+def _refuse_program_folder(config: StageConfig) -> None:
+    """The package `workspace/` of a checkout has the name that a workspace likes to have."""
+    folder = getattr(config, "workspace", None)
+    if folder is not None and (folder / "__init__.py").exists():
+        raise UsageError(f"--workspace: {folder} holds the program itself: give another folder")
 
 
 def _complain(name: str, text: str) -> None:

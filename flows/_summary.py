@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks._markdown import escape
 from workspace.stage import StageResult
 
 _SHOWN_COUNTS = 8
@@ -69,8 +70,9 @@ def stage_line(name: str, result: StageResult) -> StageLine:
 def stage_places(result: StageResult) -> dict[str, Path]:
     """The output folder and the pages in it that a person opens."""
     places = {"output": result.directory}
-    for page in sorted(result.directory.glob("*.html")):
-        places[page.stem] = page
+    for suffix in (".html", ".md"):
+        for page in sorted(result.directory.glob(f"*{suffix}")):
+            places[page.stem.partition("-")[0]] = page
     return places
 
 
@@ -97,6 +99,24 @@ def print_summary(summary: Summary, *, seconds: float) -> None:
     for what, where in (summary.places or {}).items():
         # Never wrapped: paths are copied from here.
         console.print(Text(f"{what:<10} {where}"), soft_wrap=True)
+
+
+def markdown(summary: Summary) -> str:
+    """`summary` for a page in the Prefect UI."""
+    head = ("stage", "state", "made", "left out", "seconds")
+    rows = [
+        (line.stage, line.state, line.done, line.left_out, f"{line.seconds:.1f}")
+        for line in summary.stages
+    ]
+    parts = [f"# {escape(summary.headline)}"]
+    if rows:
+        lines = [head, ("---",) * len(head), *rows]
+        parts.append("\n".join("| " + " | ".join(map(escape, cells)) + " |" for cells in lines))
+    if summary.notes:
+        parts.append("```text\n" + "\n".join(map(escape, summary.notes)) + "\n```")
+    places = summary.places or {}
+    parts.append("\n".join(f"- {escape(what)}: `{escape(str(at))}`" for what, at in places.items()))
+    return "\n\n".join(parts) + "\n"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -7,11 +7,9 @@ data stays in the workspace. Texts from documents are escaped: the UI renders HT
 from __future__ import annotations
 
 import base64
-import html
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from uuid import UUID
 
 from prefect.artifacts import (
@@ -22,6 +20,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
+from tasks._markdown import count_rows, stage_markdown
 from workspace.progress import Advance, clock, for_stream
 from workspace.stage import StageResult
 
@@ -90,11 +89,8 @@ class ProgressArtifact:
 
 def report_stage(stage: str, result: StageResult) -> None:
     """The stage's Markdown report and its table of counts."""
-    create_markdown_artifact(
-        stage_markdown(stage, result),
-        key=key(stage, "report"),
-        description=f"{stage}: what came in, what came out, what was left out and why",
-    )
+    text = f"{stage}: what came in, what came out, what was left out and why"
+    show_report(stage, stage_markdown(stage, result), text)
     create_table_artifact(
         count_rows(result),
         key=key(stage, "counts"),
@@ -102,52 +98,9 @@ def report_stage(stage: str, result: StageResult) -> None:
     )
 
 
-def stage_markdown(stage: str, result: StageResult) -> str:
-    """The report as Markdown."""
-    manifest = result.manifest
-    state = "already published, nothing to do" if result.skipped else "published"
-    parts = [
-        f"# {stage}: {state}",
-        f"`{escape(str(result.directory))}` · {manifest.seconds:.1f} s · "
-        f"key `{manifest.key}` · code `{escape(manifest.code_version)}`",
-        markdown_table("In", manifest.counts_in),
-        markdown_table("Out", manifest.counts_out),
-        markdown_table("Left out, by reason", manifest.rejects),
-    ]
-    pages = [f"- `{escape(str(path))}`" for path in readable_files(result.directory)]
-    if pages:
-        parts.append("## To look at\n" + "\n".join(pages))
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def count_rows(result: StageResult) -> list[dict[str, object]]:
-    """The counts of a manifest, one row each."""
-    manifest = result.manifest
-    groups = (
-        ("in", manifest.counts_in), ("out", manifest.counts_out), ("rejected", manifest.rejects),
-    )  # fmt: skip
-    return [
-        {"kind": kind, "name": name, "count": count}
-        for kind, counts in groups
-        for name, count in sorted(counts.items())
-    ]
-
-
-def readable_files(folder: Path) -> list[Path]:
-    """The pages of a published folder that a person opens: HTML, cards, pictures of graphs."""
-    return sorted(
-        path
-        for path in folder.glob("*")
-        if path.suffix in (".html", ".md", ".graphml") and path.is_file()
-    )
-
-
-def markdown_table(title: str, counts: Mapping[str, int]) -> str:
-    """A section with a two-column table, or nothing when there are no counts."""
-    if not counts:
-        return ""
-    rows = "\n".join(f"| {escape(name)} | {count:,} |" for name, count in sorted(counts.items()))
-    return f"## {title}\n\n| name | count |\n| --- | ---: |\n{rows}"
+def show_report(stage: str, markdown: str, text: str) -> None:
+    """A Markdown report on the run's page."""
+    create_markdown_artifact(markdown, key=key(stage, "report"), description=text)
 
 
 def show_table(stage: str, kind: str, rows: Sequence[Mapping[str, object]], text: str) -> None:
@@ -159,8 +112,3 @@ def show_image(stage: str, kind: str, png: bytes, text: str) -> None:
     """A picture on the run's page; carried inside the artifact, so that any browser shows it."""
     address = "data:image/png;base64," + base64.b64encode(png).decode("ascii")
     create_image_artifact(address, key=key(stage, kind), description=text)
-
-
-def escape(text: str) -> str:
-    """`text` as inert Markdown inside a table cell or code span."""
-    return html.escape(text, quote=False).replace("|", "\\|").replace("`", "'").replace("\n", " ")

@@ -1,0 +1,62 @@
+"""Reports as Markdown for the Prefect UI, which renders HTML in it: texts are made inert."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from pathlib import Path
+
+from workspace.stage import StageResult
+
+
+def stage_markdown(stage: str, result: StageResult) -> str:
+    """The report as Markdown."""
+    manifest = result.manifest
+    state = "already published, nothing to do" if result.skipped else "published"
+    parts = [
+        f"# {stage}: {state}",
+        f"`{escape(str(result.directory))}` · {manifest.seconds:.1f} s · "
+        f"key `{manifest.key}` · code `{escape(manifest.code_version)}`",
+        markdown_table("In", manifest.counts_in),
+        markdown_table("Out", manifest.counts_out),
+        markdown_table("Left out, by reason", manifest.rejects),
+    ]
+    pages = [f"- `{escape(str(path))}`" for path in readable_files(result.directory)]
+    if pages:
+        parts.append("## To look at\n" + "\n".join(pages))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def count_rows(result: StageResult) -> list[dict[str, object]]:
+    """The counts of a manifest, one row each."""
+    manifest = result.manifest
+    groups = (
+        ("in", manifest.counts_in), ("out", manifest.counts_out), ("rejected", manifest.rejects),
+    )  # fmt: skip
+    return [
+        {"kind": kind, "name": name, "count": count}
+        for kind, counts in groups
+        for name, count in sorted(counts.items())
+    ]
+
+
+def readable_files(folder: Path) -> list[Path]:
+    """The pages of a published folder that a person opens: HTML, cards, pictures of graphs."""
+    return sorted(
+        path
+        for path in folder.glob("*")
+        if path.suffix in (".html", ".md", ".graphml") and path.is_file()
+    )
+
+
+def markdown_table(title: str, counts: Mapping[str, int]) -> str:
+    """A section with a two-column table, or nothing when there are no counts."""
+    if not counts:
+        return ""
+    rows = "\n".join(f"| {escape(name)} | {count:,} |" for name, count in sorted(counts.items()))
+    return f"## {title}\n\n| name | count |\n| --- | ---: |\n{rows}"
+
+
+def escape(text: str) -> str:
+    """`text` as inert Markdown inside a table cell or code span."""
+    return html.escape(text, quote=False).replace("|", "\\|").replace("`", "'").replace("\n", " ")
