@@ -22,6 +22,7 @@ ENOUGH_BOOKMARKS: Final = 5
 _NUMBER: Final = re.compile(r"^(?:(\d{1,2}(?:\.\d{1,3}){0,4})|([A-Z](?:\.\d{1,3}){1,4}))\.?\s+\S")
 _CHAPTER: Final = re.compile(r"^(?:chapter|appendix|part)\s+[\dA-Z]+\b", re.IGNORECASE)
 _LEADER: Final = re.compile(r"(?:\.\s?){4,}")
+_BULLET: Final = re.compile(r"^[^\w\s(\"'“]\s*\S")
 _PROSE_END: Final = re.compile(r"[.,;:]$")
 
 
@@ -120,6 +121,7 @@ def _could_be_heading(paragraph: Paragraph, text: str) -> bool:
         and 2 <= len(text) <= MAX_CHARS
         and any(char.isalpha() for char in text)
         and not is_leader(text)
+        and not _BULLET.match(text)
     )
 
 

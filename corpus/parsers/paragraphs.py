@@ -16,9 +16,11 @@ from corpus.parsed import Box
 from corpus.parsers.boxes import enclose, horizontal_overlap
 from corpus.parsers.pdf_raw import RawLine
 
-BULLET: Final = re.compile(r"^[•◦▪‣●○■□➢✓–—·\uf0b7\uf0a7\uf0d8*-]\s+(?=\S)")
+# Symbol fonts without a usable encoding give private-use or replacement characters.
+_GLYPHS: Final = "•◦▪‣●○■□➢✓·\uf0b7\uf0a7\uf0d8\ufffd"
+BULLET: Final = re.compile(rf"^(?:[{_GLYPHS}]\s*|[–—*-]\s+)(?=\S)")
 LIST_MARKER: Final = re.compile(
-    r"^(?:[•◦▪‣●○■□➢✓·\uf0b7\uf0a7\uf0d8]|[–—*-]\s|\(?(?:\d{1,2}|[a-z]|[ivx]{1,4})[.)]\s+\S)"
+    rf"^(?:[{_GLYPHS}]\s*\S|[–—*-]\s|\(?(?:\d{{1,2}}|[a-z]|[ivx]{{1,4}})[.)]\s+\S)"
 )
 _ENDS: Final = re.compile(r"[.:;!?]['\")\]]?$")
 

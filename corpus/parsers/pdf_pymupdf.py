@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from corpus.parsed import Box, ParseOptions, Unreadable
 from corpus.parsers import pdf_pymupdf_images as images
@@ -124,6 +124,44 @@ class PymupdfDocument:
         scale = dpi / 72
         pixmap = page.get_pixmap(matrix=self._pymupdf.Matrix(scale, scale), alpha=False)
         return pixmap.tobytes("png"), round(dpi), flags
+
+
+class Drawn(NamedTuple):
+    """A rendered SVG; `text` holds its words, a line each."""
+
+    png: bytes
+    width_px: int
+    height_px: int
+    width_pt: float
+    height_pt: float
+    dpi: int
+    text: str
+    parser: str
+
+
+def render_svg(path: Path, options: ParseOptions) -> Drawn:
+    """Draw an SVG file. Raises `Unreadable` (corrupt)."""
+    pymupdf = load()
+    try:
+        with pymupdf.open(path, filetype="svg") as document:
+            page = document[0]
+            width, height = float(page.rect.width), float(page.rect.height)
+            dpi = fit_dpi(width, height, options.page_dpi, options.max_page_pixels)
+            pixmap = page.get_pixmap(matrix=pymupdf.Matrix(dpi / 72, dpi / 72), alpha=False)
+            lines = (" ".join(line.split()) for line in page.get_text().splitlines())
+            text = "\n".join(line for line in lines if line)
+    except Exception as error:
+        raise Unreadable("corrupt", f"MuPDF cannot draw it: {error}") from error
+    return Drawn(
+        pixmap.tobytes("png"),
+        pixmap.width,
+        pixmap.height,
+        width,
+        height,
+        round(dpi),
+        text,
+        f"pymupdf {pymupdf.VersionBind}",
+    )
 
 
 def _open(pymupdf: Any, path: Path) -> Any:

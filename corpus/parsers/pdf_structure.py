@@ -7,9 +7,10 @@ after all pages are read. Does not join tables over page breaks, and does no OCR
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from corpus.parsed import (
@@ -21,7 +22,7 @@ from corpus.parsed import (
     ParsedPage,
     ParsedTable,
 )
-from corpus.parsers.boxes import contains_centre
+from corpus.parsers.boxes import contains_centre, enclose
 from corpus.parsers.captions import caption_kind, match_captions
 from corpus.parsers.headings import HeadingModel, is_leader
 from corpus.parsers.page_furniture import Furniture, find_furniture
@@ -33,6 +34,8 @@ LoadImage = Callable[[str], bytes]
 # From this share of unreadable characters on, the page's text is not to be trusted.
 GARBLED_SHARE: Final = 0.1
 MIN_GARBLED_CHARS: Final = 20
+
+_NUMBER_ALONE: Final = re.compile(r"^(?:\d{1,2}(?:\.\d{1,2}){0,3}|[A-Z])\.?$")
 
 _Region = Paragraph | RawTable | RawImage
 
@@ -93,7 +96,6 @@ def _without_tables(page: RawPage) -> RawPage:
     """Furniture positions count through all lines, so lines in tables are blanked, not removed."""
     if not page.tables:
         return page
-    from dataclasses import replace
 
     def outside(line: RawLine) -> RawLine:
         inside = any(contains_centre(table.box, line.box) for table in page.tables)
@@ -155,7 +157,7 @@ def _page_elements(
 ) -> list[ParsedElement]:
     captions = _captions_of_objects(part)
     images = list(part.raw.images)
-    flow = []
+    flow: list[ParsedElement] = []
     for index, region in enumerate(part.regions):
         caption = captions.get(index, "")
         if isinstance(region, RawTable):
@@ -164,7 +166,10 @@ def _page_elements(
             labels = part.labels.get(images.index(region), [])
             flow.append(_image_element(part.raw.page, region, caption, labels, load_image))
         else:
-            flow.append(_text_element(part.raw.page, region, headings))
+            element = _text_element(part.raw.page, region, headings)
+            if flow and element.category == "Title" and _NUMBER_ALONE.match(flow[-1].text):
+                element = _with_number(flow.pop(), element)
+            flow.append(element)
     return [
         *(_furniture_element(part.raw.page, item) for item in part.headers),
         *flow,
@@ -192,7 +197,9 @@ def _captions_of_objects(part: _Page) -> dict[int, str]:
 def _text_element(page: int, paragraph: Paragraph, headings: HeadingModel) -> ParsedElement:
     text = paragraph.text
     level = 0
-    if caption_kind(text):
+    if is_leader(text):
+        category = "UncategorizedText"
+    elif caption_kind(text):
         category = "FigureCaption"
     elif level := headings.level(page, paragraph):
         category = "Title"
@@ -200,11 +207,21 @@ def _text_element(page: int, paragraph: Paragraph, headings: HeadingModel) -> Pa
         category = "CodeSnippet"
     elif LIST_MARKER.match(text):
         category, text = "ListItem", BULLET.sub("", text)
-    elif is_leader(text) or not _is_prose(text):
+    elif not _is_prose(text):
         category = "UncategorizedText"
     else:
         category = "NarrativeText"
     return ParsedElement(category, text, page, paragraph.box, level)
+
+
+def _with_number(number: ParsedElement, title: ParsedElement) -> ParsedElement:
+    """A chapter number that is set apart from its title, as one element."""
+    assert number.bbox_pt is not None and title.bbox_pt is not None
+    return replace(
+        title,
+        text=f"{number.text} {title.text}",
+        bbox_pt=enclose([number.bbox_pt, title.bbox_pt]),
+    )
 
 
 def _is_prose(text: str) -> bool:

@@ -58,7 +58,16 @@ def _split_columns(pairs: _Pairs, region: Box) -> list[_Pairs] | None:
     left = [pair for pair in pairs if pair[0].x0 < cut]
     right = [pair for pair in pairs if pair[0].x0 >= cut]
     # One box beside one box is a row (a label and its value), not two columns.
-    return [left, right] if max(len(left), len(right)) > 1 else None
+    if max(len(left), len(right)) == 1 or not _stand_beside(left, right):
+        return None
+    return [left, right]
+
+
+def _stand_beside(left: _Pairs, right: _Pairs) -> bool:
+    """Whether the parts share half of the shorter one's height."""
+    first, second = (enclose(box for box, _ in part) for part in (left, right))
+    shared = min(first.y1, second.y1) - max(first.y0, second.y0)
+    return shared > 0.5 * min(first.y1 - first.y0, second.y1 - second.y0)
 
 
 def _split_bands(pairs: _Pairs, region: Box) -> list[_Pairs]:

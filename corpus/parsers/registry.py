@@ -1,7 +1,7 @@
 """Which module parses which format.
 
-To add a parser: write `corpus/parsers/<name>.py` with `parse(path, options) -> ParsedDocument`,
-name it here, and teach `corpus.sniff` to tell the format.
+To add a parser: write `corpus/parsers/<name>.py` with a function `(path, options) ->
+ParsedDocument`, name it here, and teach `corpus.sniff` to tell the format.
 """
 
 from __future__ import annotations
@@ -19,29 +19,30 @@ Parse = Callable[[Path, ParseOptions], ParsedDocument]
 # Formats whose pages are parsed one by one, in ranges that run in parallel.
 PAGED: Final[dict[str, str]] = {"pdf": "corpus.parsers.pdf"}
 
+# format -> "module:function"
 WHOLE: Final[dict[str, str]] = {
-    "png": "corpus.parsers.image",
-    "jpeg": "corpus.parsers.image",
-    "tiff": "corpus.parsers.image",
-    "gif": "corpus.parsers.image",
-    "bmp": "corpus.parsers.image",
-    "webp": "corpus.parsers.image",
-    "svg": "corpus.parsers.image",
-    "docx": "corpus.parsers.office",
-    "pptx": "corpus.parsers.office",
-    "odt": "corpus.parsers.office",
-    "xlsx": "corpus.parsers.spreadsheet",
-    "csv": "corpus.parsers.spreadsheet",
-    "tsv": "corpus.parsers.spreadsheet",
-    "html": "corpus.parsers.markup",
-    "md": "corpus.parsers.markup",
-    "rst": "corpus.parsers.markup",
-    "txt": "corpus.parsers.text",
-    "json": "corpus.parsers.text",
-    "eml": "corpus.parsers.mail",
-    "msg": "corpus.parsers.mail",
-    "verilog": "corpus.parsers.verilog",
-    "systemverilog": "corpus.parsers.verilog",
+    "png": "corpus.parsers.image:parse",
+    "jpeg": "corpus.parsers.image:parse",
+    "tiff": "corpus.parsers.image:parse",
+    "gif": "corpus.parsers.image:parse",
+    "bmp": "corpus.parsers.image:parse",
+    "webp": "corpus.parsers.image:parse",
+    "svg": "corpus.parsers.image:parse",
+    "docx": "corpus.parsers.word:parse_docx",
+    "pptx": "corpus.parsers.slides:parse_pptx",
+    "odt": "corpus.parsers.word:parse_odt",
+    "xlsx": "corpus.parsers.spreadsheet:parse_xlsx",
+    "csv": "corpus.parsers.spreadsheet:parse_csv",
+    "tsv": "corpus.parsers.spreadsheet:parse_tsv",
+    "html": "corpus.parsers.markup:parse_html",
+    "md": "corpus.parsers.markup:parse_markdown",
+    "rst": "corpus.parsers.markup:parse_rst",
+    "txt": "corpus.parsers.text:parse_text",
+    "json": "corpus.parsers.text:parse_text",
+    "eml": "corpus.parsers.mail:parse_eml",
+    "msg": "corpus.parsers.mail:parse_msg",
+    "verilog": "corpus.parsers.verilog:parse_verilog",
+    "systemverilog": "corpus.parsers.verilog:parse_verilog",
 }
 
 # Read after LibreOffice has converted them.
@@ -56,10 +57,11 @@ _REFUSED: Final[dict[str, tuple[str, str]]] = {
 
 def find_parser(format_name: str) -> Parse:
     """The parser of a whole-document format. Raises `Unreadable` when there is none."""
-    module = WHOLE.get(format_name)
-    if module is None:
+    where = WHOLE.get(format_name)
+    if where is None:
         raise refusal(format_name)
-    return cast(Parse, importlib.import_module(module).parse)
+    module, function = where.split(":")
+    return cast(Parse, getattr(importlib.import_module(module), function))
 
 
 def refusal(format_name: str) -> Unreadable:
