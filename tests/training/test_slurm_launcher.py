@@ -37,7 +37,7 @@ class Scheduler(SlurmClient):
             raise TransientError("sbatch: Unable to contact slurm controller")
         self.submitted += 1
         job_id = str(100 + self.submitted)
-        self.jobs[job_id] = JobInfo(job_id, "PENDING", KEY, KEY, "Priority")
+        self.jobs[job_id] = JobInfo(job_id, "PENDING", KEY, str(script.parent), "Priority")
         if self.lost_answers:
             self.lost_answers -= 1
             raise TransientError("sbatch: Socket timed out on send/recv operation")
@@ -161,6 +161,7 @@ def test_the_recorded_exit_settles_it_without_the_scheduler(
         ("COMPLETING", (0, 0), None, JobState.RUNNING),
         ("SUSPENDED", (0, 0), None, JobState.RUNNING),
         ("COMPLETING", (0, 0), 1, JobState.FAILED),
+        ("COMPLETING", (0, 0), 143, JobState.RUNNING),  # who killed it is not known yet
         # The record may not be visible over NFS yet: the scheduler's own code counts.
         ("COMPLETED", (0, 0), None, JobState.SUCCEEDED),
         ("FAILED", (75, 0), None, JobState.RESUMABLE),
@@ -256,6 +257,13 @@ def test_a_reused_job_id_is_not_our_job(
     assert launcher.poll(handle, job).state is JobState.LOST
     launcher.cancel(handle, job)
     assert scheduler.cancelled == []
+
+
+def test_a_run_of_the_same_name_elsewhere_is_not_ours(
+    launcher: SlurmLauncher, scheduler: Scheduler, job: Job
+) -> None:
+    scheduler.jobs["50"] = JobInfo("50", "RUNNING", KEY, "/another/workspace")
+    assert launcher.submit(job).job_id == "101"
 
 
 def test_cancelling_a_waiting_job_ends_it(

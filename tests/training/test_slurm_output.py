@@ -21,18 +21,18 @@ def row(*fields: str) -> str:
 def test_jobs() -> None:
     listing = "\n".join(
         (
-            row("17", "FAILED", "0", "23808", "node[1-2]", "NonZeroExitCode", "dsm-a", "dsm-a"),
-            row("18", "PENDING", "2", "0", "", "BeginTime", "we | ird, name", "(null)"),
+            row("17", "FAILED", "0", "23808", "node[1-2]", "NonZeroExitCode", "dsm-a", "/w"),
+            row("18", "PENDING", "2", "0", "", "BeginTime", "we | ird, name", "/a b"),
             row("19", "RUNNING", "0", "0", "gpu01", "None", "x", ""),
             "",
         )
     )
     assert output.parse_jobs(listing) == [
         JobInfo(
-            "17", "FAILED", "dsm-a", "dsm-a", "NonZeroExitCode", ("node1", "node2"), 0,
+            "17", "FAILED", "dsm-a", "/w", "NonZeroExitCode", ("node1", "node2"), 0,
             ExitStatus(93, 0),
         ),
-        JobInfo("18", "PENDING", "we | ird, name", "", "BeginTime", (), 2),
+        JobInfo("18", "PENDING", "we | ird, name", "/a b", "BeginTime", (), 2),
         JobInfo("19", "RUNNING", "x", "", "", ("gpu01",)),
     ]  # fmt: skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import stat
 import subprocess
@@ -21,7 +20,9 @@ from training.cluster.job import Job
 from training.cluster.render import SlurmOptions, bash_quote, render, sbatch_quote, write_script
 from workspace.errors import UserError
 
-NASTY = "a'b\"c $(touch /tmp/dsm-pwned) `id` \\ ;|&<> *?~# {x,y} ,=\n#SBATCH --partition=evil\r\n\té€"
+NASTY = (
+    "a'b\"c $(touch /tmp/dsm-pwned) `id` \\ ;|&<> *?~# {x,y} ,=\n#SBATCH --partition=evil\r\n\té€"
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +33,8 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 import json, os, sys, time
 from pathlib import Path
 Path("srun.json").write_text(json.dumps([sys.argv[1:], dict(os.environ)]))
-if os.environ.get("STUB_FIRST"):
-    Path("first-failure.json").write_text('{{"exit_code": %s, "rank": 1}}' % os.environ["STUB_FIRST"])
+if first := os.environ.get("STUB_FIRST"):
+    Path("first-failure.json").write_text('{{"exit_code": %s, "rank": 1}}' % first)
 time.sleep(float(os.environ.get("STUB_SLEEP", "0")))
 sys.exit(int(os.environ.get("STUB_CODE", "0")))
 """
@@ -285,7 +286,7 @@ def test_script_and_spec_are_readable_by_their_owner_alone(tmp_path: Path) -> No
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
     spec = json.loads((tmp_path / "job.json").read_text())
     assert spec["key"] == job.key and spec["slurm"]["partition"] == "gpu"
-    assert sorted(os.listdir(tmp_path)) == ["job.json", script.name]
+    assert {path.name for path in tmp_path.iterdir()} == {"job.json", script.name}
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ SCRIPT_NAME = "job.sbatch"
 SPEC_NAME = "job.json"
 NODES_NAME = "nodes.txt"
 
-_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # bash sets these itself, or refuses to: a job's value would not arrive.
 _BASH_OWN = re.compile(

@@ -121,7 +121,7 @@ class SlurmLauncher:
         recorded = _read_exit(job.attempt_dir, handle.job_id)
         if recorded is not None and recorded.code in _CONTRACT:
             return self._ended(recorded.code, job)
-        info = self._look_up(handle)
+        info = self._look_up(handle, job)
         if info is None:
             if recorded is not None:
                 return self._ended(recorded.code, job)
@@ -132,20 +132,20 @@ class SlurmLauncher:
 
     def cancel(self, handle: JobHandle, job: Job) -> None:
         """Ask a running job to save and stop, wait `cancel_grace_s`, then end it."""
-        info = self._look_up(handle)
+        info = self._look_up(handle, job)
         if info is not None and info.state == "RUNNING":
             # To the batch script, which leaves the stop file where rank 0 sees it at once.
             self.client.cancel(handle.job_id, signal="USR2", batch_only=True)
             self._wait_until_over(handle, job, self.options.cancel_grace_s)
-        if self._alive(handle):
+        if self._alive(handle, job):
             self.client.cancel(handle.job_id)
             self._wait_until_over(handle, job, 60.0)
 
     def _find(self, job: Job) -> str | None:
         """The id of a job with this key that is queued, running, or left its record here."""
-        same_key = [info.job_id for info in self.client.own_jobs(job.key) if info.name == job.key]
-        if same_key:
-            return max(same_key, key=int)
+        found = [info.job_id for info in self.client.own_jobs(job.key) if _is_ours(info, job)]
+        if found:
+            return max(found, key=int)
         recorded = _read_exit(job.attempt_dir)
         return recorded.job_id if recorded else None
 
@@ -163,21 +163,20 @@ class SlurmLauncher:
                     return found
         raise AssertionError("unreachable")
 
-    def _look_up(self, handle: JobHandle) -> JobInfo | None:
+    def _look_up(self, handle: JobHandle, job: Job) -> JobInfo | None:
         info = self.client.job(handle.job_id)
-        # Slurm uses ids again; another job under our number is not ours.
-        if info is not None and info.name == handle.key:
+        if info is not None and _is_ours(info, job):
             return info
         return self.client.finished(handle.job_id, handle.key)
 
-    def _alive(self, handle: JobHandle) -> bool:
+    def _alive(self, handle: JobHandle, job: Job) -> bool:
         info = self.client.job(handle.job_id)
-        return info is not None and info.name == handle.key and info.state in _WAITING | _ACTIVE
+        return info is not None and _is_ours(info, job) and info.state in _WAITING | _ACTIVE
 
     def _wait_until_over(self, handle: JobHandle, job: Job, seconds: float) -> None:
         waited = 0.0
         while waited < seconds:
-            if _read_exit(job.attempt_dir, handle.job_id) or not self._alive(handle):
+            if _read_exit(job.attempt_dir, handle.job_id) or not self._alive(handle, job):
                 return
             self._sleep(0.5)
             waited += 0.5
@@ -186,7 +185,8 @@ class SlurmLauncher:
         if info.state in _WAITING:
             return self._waiting(info, job)
         if info.state in _ACTIVE:
-            if recorded is None:
+            # Who killed it (a user, the time limit, a node) is known when the job has ended.
+            if recorded is None or recorded.code > 128:
                 return JobStatus(JobState.RUNNING, info.state.lower(), nodes=info.nodes)
             return self._ended(recorded.code, job)
         if info.state == "CANCELLED":
@@ -227,6 +227,11 @@ class SlurmLauncher:
         if not names:
             return ()
         return tuple(node.name for node in self.client.nodes(names) if not node.usable)
+
+
+def _is_ours(info: JobInfo, job: Job) -> bool:
+    """Slurm uses job ids again, and another workspace may have a run of the same name."""
+    return info.name == job.key and Path(info.work_dir).resolve() == job.attempt_dir.resolve()
 
 
 def read_handle(attempt_dir: Path) -> JobHandle | None:

@@ -17,7 +17,7 @@ from workspace.errors import UserError
 SEPARATOR = "\x1f"
 
 # What squeue's -O prints, in this order. The first four cannot hold odd characters.
-JOB_FIELDS = ("JobID", "State", "RestartCnt", "exit_code", "NodeList", "Reason", "Name", "Comment")
+JOB_FIELDS = ("JobID", "State", "RestartCnt", "exit_code", "NodeList", "Reason", "Name", "WorkDir")
 
 
 class ExitStatus(NamedTuple):
@@ -34,7 +34,7 @@ class JobInfo:
     job_id: str
     state: str
     name: str = ""
-    comment: str = ""
+    work_dir: str = ""  # "" where the source does not say
     reason: str = ""
     nodes: tuple[str, ...] = ()
     restarts: int = 0
@@ -73,7 +73,7 @@ def parse_jobs(listing: str) -> list[JobInfo]:
         fields = [_plain(field) for field in line.split(SEPARATOR)]
         if len(fields) < len(JOB_FIELDS):
             continue
-        job_id, state, restarts, status, nodes, reason, name, comment = fields[: len(JOB_FIELDS)]
+        job_id, state, restarts, status, nodes, reason, name, work_dir = fields[: len(JOB_FIELDS)]
         jobs.append(
             JobInfo(
                 job_id=job_id,
@@ -83,7 +83,7 @@ def parse_jobs(listing: str) -> list[JobInfo]:
                 nodes=expand_nodes(nodes),
                 reason=reason,
                 name=name,
-                comment=comment,
+                work_dir=work_dir,
             )
         )
     return jobs

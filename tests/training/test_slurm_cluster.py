@@ -1,0 +1,321 @@
+"""The launcher on a real Slurm of three nodes on this machine."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from training.cluster.job import TERMINAL, Job, JobHandle, JobState, JobStatus
+from training.cluster.slurm import SlurmLauncher, SlurmOptions
+from workspace.errors import TransientError, UserError
+
+pytestmark = pytest.mark.slurm
+
+ONE_HOST = Path(__file__).resolve().parents[2] / "deploy" / "slurm" / "one-host"
+NASTY = (
+    "plain",
+    "",
+    "a b,c",
+    'it\'s "quoted" \\ and `ticked` $(false) $HOME',
+    "line one\nline two\r\n#SBATCH --partition=nowhere\n",
+    "é € 日本",
+    "=,;|&<>*?[]{}~#!%j",
+    "-n",
+    "\x01\x1b[31m\x7f",
+)
+_numbers = itertools.count(1)
+
+
+def one_host(action: str, folder: Path) -> str:
+    done = subprocess.run(
+        [str(ONE_HOST), action, "--dir", str(folder)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a running cluster; `SLURM_CONF` points at it."""
+    if os.geteuid() != 0:
+        pytest.skip("a one-host Slurm cluster needs root")
+    missing = [
+        program
+        for program in ("slurmctld", "slurmd", "munged", "sbatch")
+        if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is None
+    ]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    folder = tmp_path_factory.mktemp("slurm")
+    one_host("start", folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
+        yield folder
+    one_host("stop", folder)
+
+
+@pytest.fixture
+def launcher(cluster: Path) -> SlurmLauncher:
+    return SlurmLauncher(SlurmOptions(cancel_grace_s=20))
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(
+        key=f"dsm-test-{os.getpid()}-{next(_numbers)}",
+        command=("-c", "pass"),
+        attempt_dir=tmp_path,
+        nodes=2,
+        time_limit_s=600,
+    )
+
+
+def until(
+    launcher: SlurmLauncher, handle: JobHandle, job: Job, *states: JobState, within_s: float = 90
+) -> JobStatus:
+    deadline = time.monotonic() + within_s
+    while True:
+        status = launcher.poll(handle, job)
+        if status.state in states:
+            return status
+        assert status.state not in TERMINAL, status
+        assert time.monotonic() < deadline, f"still {status} after {within_s} s"
+        time.sleep(0.3)
+
+
+def ended(launcher: SlurmLauncher, handle: JobHandle, job: Job) -> JobStatus:
+    return until(launcher, handle, job, *TERMINAL)
+
+
+def await_log(job: Job, rank: int, text: str) -> str:
+    log = job.attempt_dir / "logs" / f"rank-{rank:04d}.log"
+    deadline = time.monotonic() + 60
+    while not log.exists() or text not in log.read_text():
+        assert time.monotonic() < deadline, f"rank {rank} never said {text!r}"
+        time.sleep(0.1)
+    return log.read_text()
+
+
+def test_a_job_runs_on_its_nodes_and_sees_what_it_was_given(
+    launcher: SlurmLauncher, job: Job, tmp_path: Path
+) -> None:
+    folder = tmp_path / 'a folder\'s "name" 100% #1 é'
+    folder.mkdir()
+    source = (
+        "import json, os, sys, time; time.sleep(2)\n"
+        "print(json.dumps([sys.argv[1:], dict(os.environ)]))"
+    )
+    nasty = {f"NASTY_{number}": value for number, value in enumerate(NASTY)}
+    job = replace(
+        job,
+        attempt_dir=folder,
+        command=("-c", source, *NASTY),
+        processes_per_node=2,
+        environment=nasty,
+    )
+    handle = launcher.submit(job)
+    running = until(launcher, handle, job, JobState.RUNNING)
+    assert running.nodes == ("node1", "node2")
+    assert ended(launcher, handle, job) == JobStatus(JobState.SUCCEEDED, exit_code=0)
+    ranks = set()
+    for rank in range(4):
+        arguments, environment = json.loads(await_log(job, rank, "\n"))
+        assert tuple(arguments) == NASTY
+        assert {name: environment[name] for name in nasty} == nasty
+        assert environment["MASTER_ADDR"] == "127.0.0.1"
+        ranks.add((environment["RANK"], environment["WORLD_SIZE"], environment["SLURMD_NODENAME"]))
+    assert ranks == {
+        ("0", "4", "node1"), ("1", "4", "node1"), ("2", "4", "node2"), ("3", "4", "node2"),
+    }  # fmt: skip
+    assert (folder / "nodes.txt").read_text() == "node1\nnode2\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [
+        (75, JobState.RESUMABLE),
+        (93, JobState.NEVER_AGAIN),
+        (3, JobState.FAILED),
+    ],
+)
+def test_exit_codes(launcher: SlurmLauncher, job: Job, code: int, state: JobState) -> None:
+    source = f"import os, sys; print('because'); sys.exit({code} * (os.environ['RANK'] == '1'))"
+    job = replace(job, command=("-c", source))
+    status = ended(launcher, launcher.submit(job), job)
+    assert (status.state, status.exit_code) == (state, code)
+    assert status.detail == f"rank 1 on node2 ended with {code}: because"
+
+
+def test_a_killed_rank_loses_the_job_but_blames_no_node(launcher: SlurmLauncher, job: Job) -> None:
+    source = "import os, time; print(os.getpid(), flush=True); time.sleep(300)"
+    job = replace(job, command=("-c", source))
+    handle = launcher.submit(job)
+    os.kill(int(await_log(job, 1, "\n")), signal.SIGKILL)
+    status = ended(launcher, handle, job)
+    assert (status.state, status.nodes) == (JobState.LOST, ())
+    assert "rank 1 on node2 was killed by signal 9" in status.detail
+
+
+def test_submitting_again_finds_the_job(launcher: SlurmLauncher, job: Job) -> None:
+    job = replace(job, command=("-c", "import time; time.sleep(1)"))
+    handle = launcher.submit(job)
+    (job.attempt_dir / "handle.json").unlink()
+    assert SlurmLauncher().submit(job) == handle
+    assert len(launcher.client.own_jobs(job.key)) == 1
+    ended(launcher, handle, job)
+    (job.attempt_dir / "handle.json").unlink()
+    assert launcher.submit(job) == handle
+
+
+STOPPABLE = """
+import os, signal, subprocess, sys, time
+child = subprocess.Popen(["sleep", "300"])
+def stop(*_):
+    print("child", child.poll(), flush=True); child.kill()
+    time.sleep(int(os.environ["RANK"])); print("saved", flush=True); sys.exit(75)
+signal.signal(signal.SIGUSR2, stop)
+print("ready", flush=True)
+time.sleep(300)
+"""
+
+
+def test_cancel_lets_the_ranks_save(launcher: SlurmLauncher, job: Job) -> None:
+    job = replace(job, command=("-c", STOPPABLE))
+    handle = launcher.submit(job)
+    for rank in (0, 1):
+        await_log(job, rank, "ready")
+    launcher.cancel(handle, job)
+    assert launcher.poll(handle, job).state is JobState.RESUMABLE
+    for rank in (0, 1):
+        # Signals reach the ranks alone, and the later one was waited for.
+        assert await_log(job, rank, "saved") == "ready\nchild None\nsaved\n"
+    assert (job.attempt_dir / "stop-requested").exists()
+
+
+def test_cancel_ends_a_job_that_does_not_listen(cluster: Path, job: Job) -> None:
+    launcher = SlurmLauncher(SlurmOptions(cancel_grace_s=1))
+    source = "import os, time; print(os.getpid(), flush=True); time.sleep(300)"
+    job = replace(job, command=("-c", source))
+    handle = launcher.submit(job)
+    pids = [int(await_log(job, rank, "\n")) for rank in (0, 1)]
+    launcher.cancel(handle, job)
+    assert ended(launcher, handle, job).state is JobState.CANCELLED
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < deadline, "ranks survived"
+        time.sleep(0.1)
+
+
+def test_cancel_removes_a_job_that_waits(launcher: SlurmLauncher, job: Job) -> None:
+    launcher.options = SlurmOptions(extra=("--begin=now+1hour",))
+    handle = launcher.submit(job)
+    assert launcher.poll(handle, job) == JobStatus(JobState.PENDING, "BeginTime")
+    launcher.cancel(handle, job)
+    assert ended(launcher, handle, job).state is JobState.CANCELLED
+
+
+def test_the_walltime_signal_reaches_the_ranks(cluster: Path, job: Job) -> None:
+    # One minute of limit, the signal 55 s before its end; Slurm looks up to a minute early.
+    launcher = SlurmLauncher(SlurmOptions(signal_lead_s=58))
+    job = replace(job, command=("-c", STOPPABLE), time_limit_s=60)
+    assert ended(launcher, launcher.submit(job), job).state is JobState.RESUMABLE
+
+
+def test_excluded_nodes_are_not_used(launcher: SlurmLauncher, job: Job) -> None:
+    job = replace(job, exclude_nodes=("node1",))
+    ended(launcher, launcher.submit(job), job)
+    assert (job.attempt_dir / "nodes.txt").read_text() == "node2\nnode3\n"
+
+
+def test_a_refused_job_says_why(cluster: Path, job: Job) -> None:
+    launcher = SlurmLauncher(SlurmOptions(partition="nowhere"))
+    with pytest.raises(UserError, match="nowhere"):
+        launcher.submit(job)
+    assert not (job.attempt_dir / "handle.json").exists()
+
+
+def test_a_dead_node_loses_the_job_and_is_named(
+    launcher: SlurmLauncher, cluster: Path, job: Job, tmp_path: Path
+) -> None:
+    job = replace(job, command=("-c", "import time; time.sleep(300)"))
+    handle = launcher.submit(job)
+    until(launcher, handle, job, JobState.RUNNING)
+    os.kill(int((cluster / "run" / "node2.pid").read_text()), signal.SIGKILL)
+    status = until(launcher, handle, job, JobState.LOST)
+    assert status.nodes == ("node2",)
+    assert "a node failed; not usable: node2" in status.detail
+
+    retry = replace(
+        job,
+        key=f"{job.key}-again",
+        command=("-c", "pass"),
+        attempt_dir=tmp_path / "again",
+        exclude_nodes=status.nodes,
+    )
+    assert ended(launcher, launcher.submit(retry), retry).state is JobState.SUCCEEDED
+    assert (retry.attempt_dir / "nodes.txt").read_text() == "node1\nnode3\n"
+    assert "3 nodes are up" in one_host("start", cluster)
+
+
+def test_a_job_that_slurm_requeued_is_replaced(launcher: SlurmLauncher, job: Job) -> None:
+    launcher.options = SlurmOptions(requeue=True)
+    job = replace(job, command=("-c", "import time; time.sleep(300)"))
+    handle = launcher.submit(job)
+    until(launcher, handle, job, JobState.RUNNING)
+    subprocess.run(["scontrol", "requeue", handle.job_id], check=True)
+    assert "requeued by Slurm" in until(launcher, handle, job, JobState.LOST).detail
+    info = launcher.client.job(handle.job_id)
+    assert info is not None and info.state == "CANCELLED"
+
+
+def test_a_forgotten_job_is_found_in_the_completion_log(
+    launcher: SlurmLauncher, cluster: Path, job: Job
+) -> None:
+    handle = launcher.submit(job)
+    ended(launcher, handle, job)
+    until_logged = time.monotonic() + 30
+    while (found := launcher.client.finished(handle.job_id, job.key)) is None:
+        assert time.monotonic() < until_logged
+        time.sleep(0.2)
+    assert (found.state, found.nodes, found.exit.code) == ("COMPLETED", ("node1", "node2"), 0)
+    assert launcher.client.job("999999") is None
+    assert launcher.client.finished("999999", job.key) is None
+
+
+def test_a_stopped_controller_is_transient(
+    launcher: SlurmLauncher, cluster: Path, job: Job
+) -> None:
+    handle = launcher.submit(job)
+    ended(launcher, handle, job)
+    pid = int((cluster / "run" / "slurmctld.pid").read_text())
+    launcher.client._timeout_s, launcher.client._delays_s = 2.0, ()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert launcher.poll(handle, job).state is JobState.SUCCEEDED  # from the record on disk
+        with pytest.raises(TransientError):
+            launcher.client.job(handle.job_id)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_the_client_reads_this_cluster(launcher: SlurmLauncher, cluster: Path) -> None:
+    from training.cluster.slurm_output import expand_nodes
+
+    client = launcher.client
+    assert client.version() >= (21, 8)
+    assert [node.name for node in client.nodes()] == ["node1", "node2", "node3"]
+    for compressed in ("n[1-3,7]", "gpu[01-12],login", "r[1-2]n[3,5]", "n[098-101]"):
+        shown = subprocess.run(
+            ["scontrol", "show", "hostnames", compressed], capture_output=True, text=True
+        )
+        assert expand_nodes(compressed) == tuple(shown.stdout.split())
