@@ -44,6 +44,7 @@ EXIT_NAME = "exit.json"
 LOCK_NAME = "job.lock"
 MARK = "DSM_ATTEMPT_DIR"  # in the environment of every process of a job
 START_TIMEOUT_S = 60.0
+KILL_WAIT_S = 10.0
 
 
 # What every launcher gives the ranks; the job's own environment wins. Each training step allocates
@@ -58,12 +59,16 @@ ENVIRONMENT = {
 
 
 class LocalLauncher:
-    """Implements `training.cluster.job.Launcher`. `grace_s`: time to checkpoint when cancelled."""
+    """Implements `training.cluster.job.Launcher`.
+
+    A cancelled job has `grace_s` to checkpoint, then `term_grace_s` after a SIGTERM.
+    """
 
     name = "local"
 
-    def __init__(self, *, grace_s: float = 120.0) -> None:
+    def __init__(self, *, grace_s: float = 120.0, term_grace_s: float = 10.0) -> None:
         self.grace_s = grace_s
+        self.term_grace_s = term_grace_s
 
     def submit(self, job: Job) -> JobHandle:
         """Start `job`, or find it if it was started before."""
@@ -92,12 +97,15 @@ class LocalLauncher:
         """Ask for a checkpoint, wait up to `grace_s`, then end what is left."""
         folder = job.attempt_dir
         (folder / STOP_FILE).touch()
-        if _wait_unlocked(folder, self.grace_s):
-            return
-        _signal_members(folder, signal.SIGTERM)
-        if not _wait_unlocked(folder, 10.0):
-            _signal_members(folder, signal.SIGKILL)
-            _wait_unlocked(folder, 10.0)
+        for number, wait_s in (
+            (None, self.grace_s),
+            (signal.SIGTERM, self.term_grace_s),
+            (signal.SIGKILL, KILL_WAIT_S),
+        ):
+            if number is not None:
+                _signal_members(folder, number)
+            if _wait_until_over(folder, wait_s):
+                return
 
 
 def _was_started(folder: Path) -> bool:
@@ -214,26 +222,34 @@ def _is_locked(folder: Path) -> bool:
     return False
 
 
-def _wait_unlocked(folder: Path, timeout_s: float) -> bool:
+def _wait_until_over(folder: Path, timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
-    while _is_locked(folder):
+    while _is_locked(folder) or _members(folder):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.1)
     return True
 
 
-def _signal_members(folder: Path, number: signal.Signals) -> int:
-    """Send a signal to every process of the job; returns how many there were."""
+def _members(folder: Path) -> list[int]:
+    """Every process of the job: the watcher, the ranks and whatever they started."""
     mark = f"{MARK}={folder.resolve()}".encode()
-    found = 0
+    found = []
     for environ in Path("/proc").glob("[0-9]*/environ"):
         # Processes come and go, and others' are not ours to read.
         with contextlib.suppress(OSError):
             if mark in environ.read_bytes().split(b"\0"):
-                os.kill(int(environ.parent.name), number)
-                found += 1
+                found.append(int(environ.parent.name))
     return found
+
+
+def _signal_members(folder: Path, number: signal.Signals) -> int:
+    """Send a signal to every process of the job; returns how many there were."""
+    members = _members(folder)
+    for process in members:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, number)
+    return len(members)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from training import checkpoints
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Path:
+    (tmp_path / "attempts" / "1").mkdir(parents=True)
+    return tmp_path
+
+
+def save(stage: Path, step: int, *, attempt: int = 1, finish: bool = True) -> Path:
+    folder = stage / "checkpoints" / str(attempt) / f"checkpoint-{step}"
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(b"w" * 100)
+    (folder / "optimizer.pt").write_bytes(b"o" * 200)
+    if finish:
+        checkpoints.complete(
+            folder, step=step, attempt=attempt, world_size=1, attempts=stage / "attempts"
+        )
+    return folder
+
+
+def test_the_newest_complete_one_is_resumed(stage: Path) -> None:
+    save(stage, 9)
+    save(stage, 10)
+    save(stage, 11, finish=False)
+    newest = checkpoints.newest_complete(stage / "checkpoints")
+    assert newest is not None and newest.step == 10
+
+
+def test_nothing_to_resume_from(stage: Path) -> None:
+    assert checkpoints.newest_complete(stage / "checkpoints") is None
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "marker"])
+def test_a_damaged_checkpoint_is_not_resumed(stage: Path, damage: str) -> None:
+    save(stage, 10)
+    broken = save(stage, 20)
+    if damage == "missing":
+        (broken / "optimizer.pt").unlink()
+    elif damage == "short":
+        (broken / "optimizer.pt").write_bytes(b"o" * 199)
+    else:
+        (broken / checkpoints.COMPLETE_NAME).write_text('{"step": 2')
+    newest = checkpoints.newest_complete(stage / "checkpoints")
+    assert newest is not None and newest.step == 10
+
+
+def test_pruning_keeps_the_newest_complete_ones(stage: Path) -> None:
+    for step in (10, 20, 30):
+        save(stage, step)
+    save(stage, 40, finish=False)
+    removed = checkpoints.prune(stage / "checkpoints", keep=2, attempt=1)
+    assert sorted(path.name for path in removed) == ["checkpoint-10", "checkpoint-40"]
+    kept = checkpoints.complete_checkpoints(stage / "checkpoints")
+    assert [checkpoint.step for checkpoint in kept] == [20, 30]
+
+
+def test_pruning_never_takes_the_last_complete_one(stage: Path) -> None:
+    save(stage, 10)
+    for step in (20, 30, 40):
+        save(stage, step, finish=False)
+    checkpoints.prune(stage / "checkpoints", keep=1, attempt=1)
+    newest = checkpoints.newest_complete(stage / "checkpoints")
+    assert newest is not None and newest.step == 10
+
+
+def test_a_replaced_attempt_cannot_publish_or_remove(stage: Path) -> None:
+    """Ranks that outlived their attempt go on writing beside the new one."""
+    (stage / "attempts" / "2").mkdir()
+    newer = save(stage, 10, attempt=2)
+    stale = save(stage, 50, attempt=1, finish=False)
+    with pytest.raises(checkpoints.FencedError):
+        checkpoints.complete(stale, step=50, attempt=1, world_size=1, attempts=stage / "attempts")
+    unfinished = save(stage, 20, attempt=2, finish=False)
+    checkpoints.prune(stage / "checkpoints", keep=1, attempt=1)
+    assert unfinished.exists(), "the newer attempt may be writing it right now"
+    newest = checkpoints.newest_complete(stage / "checkpoints")
+    assert newest is not None and newest.path == newer
+
+
+def test_steps_are_ordered_as_numbers(stage: Path) -> None:
+    save(stage, 9)
+    save(stage, 100)
+    newest = checkpoints.newest_complete(stage / "checkpoints")
+    assert newest is not None and newest.step == 100

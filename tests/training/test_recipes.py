@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from training.train import TrainConfig
+from training.trainers.grpo import completions_per_rank
+from training.trainers.sft import rows_per_forward
+
+RECIPES = sorted((Path(__file__).parents[2] / "training" / "recipes").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_loads_and_its_ranks_can_share_a_step(path: Path) -> None:
+    config = TrainConfig.from_yaml(path)
+    ranks = config.nodes * config.processes_per_node
+    assert rows_per_forward(config.sft, world_size=ranks) >= 1
+    assert completions_per_rank(config.rlvr, ranks) >= config.rlvr.generations
+
+
+def test_there_are_recipes() -> None:
+    assert len(RECIPES) >= 2

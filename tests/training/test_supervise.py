@@ -1,0 +1,221 @@
+"""What the supervisor does after each way in which an attempt can end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from training import checkpoints
+from training.cluster.job import Job, JobHandle, JobState, JobStatus
+from training.run_record import StageFolder
+from training.supervise import (
+    TrainingFailedError,
+    TrainingStoppedError,
+    TrainProgress,
+    Watch,
+    run_stage,
+)
+from training.trainers.spec import StageOutcome
+from workspace import publish
+from workspace.errors import TransientError, UserError
+
+Act = Callable[["ScriptedLauncher", Job], JobStatus]
+
+
+class ScriptedLauncher:
+    """Each submitted job plays the next act, which may write checkpoints or the result."""
+
+    def __init__(self, folder: StageFolder, acts: list[Act]) -> None:
+        self.folder = folder
+        self.acts = acts
+        self.jobs: list[Job] = []
+        self.cancelled: list[str] = []
+        self.silent_polls = 0
+
+    def submit(self, job: Job) -> JobHandle:
+        if job.key not in [known.key for known in self.jobs]:
+            self.jobs.append(job)
+        return JobHandle(job.key, "scripted", str(len(self.jobs)))
+
+    def poll(self, handle: JobHandle, job: Job) -> JobStatus:
+        if self.silent_polls:
+            self.silent_polls -= 1
+            raise TransientError("no answer from the controller")
+        return self.acts[int(handle.job_id) - 1](self, job)
+
+    def cancel(self, handle: JobHandle, job: Job) -> None:
+        self.cancelled.append(job.key)
+
+
+def ends(state: JobState, *, step: int = 0, nodes: tuple[str, ...] = ()) -> Act:
+    """An attempt that ends in `state`, with a checkpoint at `step` unless that is 0."""
+
+    def act(launcher: ScriptedLauncher, job: Job) -> JobStatus:
+        if step:
+            save_checkpoint(launcher.folder, step, int(job.attempt_dir.name))
+        return JobStatus(state, "scripted", nodes=nodes)
+
+    return act
+
+
+def succeeds(launcher: ScriptedLauncher, job: Job) -> JobStatus:
+    outcome = StageOutcome(
+        stage="sft",
+        attempt=int(job.attempt_dir.name),
+        steps=5,
+        rows=1,
+        rejects={},
+        tokens=1,
+        last={},
+    )
+    publish.write_text(launcher.folder.root / "result.json", outcome.model_dump_json())
+    return JobStatus(JobState.SUCCEEDED)
+
+
+def save_checkpoint(folder: StageFolder, step: int, attempt: int) -> None:
+    path = folder.checkpoints / str(attempt) / f"checkpoint-{step}"
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "model.safetensors").write_bytes(b"w")
+    checkpoints.complete(path, step=step, attempt=attempt, world_size=1, attempts=folder.attempts)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> StageFolder:
+    return StageFolder(tmp_path / "sft", "sft")
+
+
+def run(
+    folder: StageFolder,
+    launcher: ScriptedLauncher,
+    *,
+    max_attempts: int = 10,
+    observe: Callable[[TrainProgress], None] = lambda progress: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> StageOutcome:
+    def make_job(attempt: int, exclude_nodes: tuple[str, ...]) -> Job:
+        attempt_dir = folder.attempt(attempt)
+        attempt_dir.mkdir(parents=True, exist_ok=True)
+        return Job(f"dsm-r-sft-{attempt}", (), attempt_dir, exclude_nodes=exclude_nodes)
+
+    return run_stage(
+        folder, launcher, make_job, Watch(observe, should_stop, 0.0), max_attempts=max_attempts
+    )
+
+
+@pytest.mark.parametrize("state", [JobState.RESUMABLE, JobState.FAILED, JobState.LOST])
+def test_an_interrupted_attempt_is_followed_by_another(
+    folder: StageFolder, state: JobState
+) -> None:
+    launcher = ScriptedLauncher(folder, [ends(state, step=5), succeeds])
+    assert run(folder, launcher).attempt == 2
+    assert (folder.attempt(1) / "outcome.json").exists()
+
+
+def test_three_attempts_without_a_newer_checkpoint_are_enough(folder: StageFolder) -> None:
+    failing = ends(JobState.FAILED)
+    launcher = ScriptedLauncher(folder, [ends(JobState.FAILED, step=5), *[failing] * 9])
+    with pytest.raises(TrainingFailedError, match="3 attempts in a row") as caught:
+        run(folder, launcher)
+    assert len(launcher.jobs) == 4, "the first one made progress"
+    assert str(folder.attempt(4)) in str(caught.value), "says where the logs are"
+
+
+def test_progress_every_time_goes_on_to_the_budget(folder: StageFolder) -> None:
+    acts = [ends(JobState.RESUMABLE, step=step) for step in range(1, 9)]
+    launcher = ScriptedLauncher(folder, acts)
+    with pytest.raises(TrainingFailedError, match="max_attempts"):
+        run(folder, launcher, max_attempts=6)
+    assert len(launcher.jobs) == 6
+
+
+def test_the_error_shows_the_end_of_the_log(folder: StageFolder) -> None:
+    def crash(launcher: ScriptedLauncher, job: Job) -> JobStatus:
+        (job.attempt_dir / "stderr.log").write_text("loading\r" * 500 + "\nOutOfMemory: 3 GB\n")
+        return JobStatus(JobState.FAILED, "exit code 1")
+
+    with pytest.raises(TrainingFailedError, match="OutOfMemory: 3 GB") as caught:
+        run(folder, ScriptedLauncher(folder, [crash] * 3))
+    assert len(str(caught.value)) < 1000, "progress bars are folded"
+
+
+def test_a_fault_of_the_user_is_not_tried_again(folder: StageFolder) -> None:
+    def refuse(launcher: ScriptedLauncher, job: Job) -> JobStatus:
+        publish.write_json(job.attempt_dir / "error.json", {"message": "no rows; add some"})
+        return JobStatus(JobState.NEVER_AGAIN)
+
+    launcher = ScriptedLauncher(folder, [refuse])
+    with pytest.raises(UserError, match="no rows; add some"):
+        run(folder, launcher)
+    assert len(launcher.jobs) == 1
+
+
+def test_a_job_cancelled_from_outside_stays_cancelled(folder: StageFolder) -> None:
+    launcher = ScriptedLauncher(folder, [ends(JobState.CANCELLED, step=3)])
+    with pytest.raises(TrainingStoppedError, match="step 3"):
+        run(folder, launcher)
+    assert len(launcher.jobs) == 1
+
+
+def test_lost_nodes_are_left_out_from_then_on(folder: StageFolder) -> None:
+    acts = [
+        ends(JobState.LOST, step=1, nodes=("n3",)),
+        ends(JobState.LOST, step=2, nodes=("n1",)),
+        succeeds,
+    ]
+    launcher = ScriptedLauncher(folder, acts)
+    run(folder, launcher)
+    assert [job.exclude_nodes for job in launcher.jobs] == [(), ("n3",), ("n1", "n3")]
+
+
+def test_a_stop_request_cancels_the_job(folder: StageFolder) -> None:
+    launcher = ScriptedLauncher(folder, [ends(JobState.RUNNING)])
+    with pytest.raises(TrainingStoppedError, match="stopped on request"):
+        run(folder, launcher, should_stop=lambda: True)
+    assert launcher.cancelled == ["dsm-r-sft-1"]
+
+
+def test_a_restarted_supervisor_watches_the_same_attempt(folder: StageFolder) -> None:
+    def die(progress: TrainProgress) -> None:
+        raise SystemError("the supervisor dies here")
+
+    launcher = ScriptedLauncher(folder, [ends(JobState.RUNNING)])
+    with pytest.raises(SystemError):
+        run(folder, launcher, observe=die)
+    assert launcher.cancelled == [], "a crash leaves the job alone"
+    launcher.acts = [succeeds]
+    assert run(folder, launcher).attempt == 1
+    assert len(launcher.jobs) == 1
+
+
+def test_ctrl_c_cancels_the_job(folder: StageFolder) -> None:
+    def interrupt(progress: TrainProgress) -> None:
+        raise KeyboardInterrupt
+
+    launcher = ScriptedLauncher(folder, [ends(JobState.RUNNING)])
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, launcher, observe=interrupt)
+    assert launcher.cancelled == ["dsm-r-sft-1"]
+
+
+def test_a_silent_scheduler_is_asked_again(folder: StageFolder) -> None:
+    launcher = ScriptedLauncher(folder, [succeeds])
+    launcher.silent_polls = 3
+    seen: list[str] = []
+    run(folder, launcher, observe=lambda progress: seen.append(progress.detail))
+    assert seen[:3] == ["no news: no answer from the controller"] * 3
+    assert len(launcher.jobs) == 1
+
+
+def test_a_finished_stage_needs_no_job(folder: StageFolder) -> None:
+    launcher = ScriptedLauncher(folder, [succeeds])
+    run(folder, launcher)
+    run(folder, launcher)
+    assert len(launcher.jobs) == 1
+
+
+def test_success_without_a_result_is_a_failure(folder: StageFolder) -> None:
+    launcher = ScriptedLauncher(folder, [ends(JobState.SUCCEEDED)] * 3)
+    with pytest.raises(TrainingFailedError):
+        run(folder, launcher)

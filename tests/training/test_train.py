@@ -1,0 +1,236 @@
+"""Training end to end with a tiny model and the local launcher.
+
+Processes are few and killed for real; what matters is that the weights come out bit for bit as
+if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tiny_training import question, tiny_config, weights_hash, write_dataset, write_tiny_model
+
+from training.cluster.job import JobState
+from training.metrics import read_metrics
+from training.supervise import TrainingStoppedError, TrainProgress
+from training.train import RlvrSettings, TrainConfig, plan, train
+from workspace import registry
+from workspace.errors import MissingInputError, UserError, WorkspaceBusyError
+from workspace.locking import stage_lock
+from workspace.paths import Workspace
+from workspace.stage import StageResult
+
+STEPS = 120
+ROWS = [question(number) for number in range(64)]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("base") / "tiny")
+
+
+def new_workspace(tmp_path: Path) -> Path:
+    write_dataset(tmp_path / "workspace", ROWS)
+    return tmp_path / "workspace"
+
+
+@pytest.fixture(scope="module")
+def trained(
+    base: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[TrainConfig, StageResult, list[TrainProgress]]:
+    """A run that nothing disturbed: fine-tuning, then two steps of GRPO."""
+    seen: list[TrainProgress] = []
+    config = tiny_config(
+        new_workspace(tmp_path_factory.mktemp("trained")),
+        base,
+        steps=STEPS,
+        rlvr=RlvrSettings(steps=2, max_new_tokens=8),
+    )
+    return config, train(config, observe=seen.append), seen
+
+
+def test_a_run_ends_in_a_published_and_registered_model(
+    trained: tuple[TrainConfig, StageResult, list[TrainProgress]],
+) -> None:
+    config, result, seen = trained
+    assert not result.skipped
+    assert result.manifest.counts_out == {"sft_steps": STEPS, "rlvr_steps": 2}
+    from transformers import AutoModelForCausalLM
+
+    AutoModelForCausalLM.from_pretrained(result.directory, local_files_only=True)
+    [version] = registry.versions(Workspace(config.workspace), "dsm")
+    assert config.workspace / version.path == result.directory
+    assert version.base_model == config.base_model
+    assert version.lineage["dataset"] == "d" * 16
+    card = (result.directory / "README.md").read_text()
+    assert "CC0-1.0" in card and config.base_model in card
+    assert {progress.stage for progress in seen} == {"sft", "rlvr"}
+    assert not list(result.directory.parent.glob("*/checkpoints")), "not needed any more"
+
+
+def test_the_model_learns(
+    trained: tuple[TrainConfig, StageResult, list[TrainProgress]],
+) -> None:
+    _, result, _ = trained
+    losses = [step.loss for step in read_metrics(result.directory.parent, "sft")]
+    assert len(losses) == STEPS
+    # Each answer is a number of 1 or 2 digits and the end token; the random start knows nothing.
+    assert losses[0] > 5 and sum(losses[-5:]) / 5 < 1.5
+
+
+def test_grpo_reports_rewards_and_verdicts(
+    trained: tuple[TrainConfig, StageResult, list[TrainProgress]],
+) -> None:
+    _, result, _ = trained
+    steps = read_metrics(result.directory.parent, "rlvr")
+    assert [step.step for step in steps] == [1, 2]
+    for step in steps:
+        assert 0 <= step.extra["reward"] <= 1
+        assert step.extra["no_verdict_rate"] == 0
+        assert 0 <= step.extra["frac_reward_zero_std"] <= 1
+
+
+def test_a_published_run_is_skipped(
+    trained: tuple[TrainConfig, StageResult, list[TrainProgress]],
+) -> None:
+    config, result, _ = trained
+    again = train(config, observe=lambda progress: pytest.fail("no job is needed"))
+    assert again.skipped and again.manifest == result.manifest
+    assert len(registry.versions(Workspace(config.workspace), "dsm")) == 1
+
+
+def test_killed_supervisor_and_killed_rank_change_nothing(
+    trained: tuple[TrainConfig, StageResult, list[TrainProgress]], base: Path, tmp_path: Path
+) -> None:
+    config = tiny_config(new_workspace(tmp_path), base, steps=STEPS)
+    stage = plan(config).folder.stage("sft")
+    code = (
+        "import sys; from training.train import TrainConfig, train; "
+        "train(TrainConfig.model_validate_json(sys.argv[1]))"
+    )
+    supervisor = subprocess.Popen([sys.executable, "-c", code, config.model_dump_json()])
+    wait_for(lambda: stage.metrics(1).exists())
+    supervisor.kill()
+    supervisor.wait()
+
+    kills: list[int] = []
+
+    def kill_once(progress: TrainProgress) -> None:
+        if not kills and progress.step >= 11:
+            assert progress.attempt == 1, "the running job was found again, not started twice"
+            kills.append(kill_rank(stage.attempt(1)))
+
+    result = train(config, observe=kill_once)
+    assert kills, "the run ended before the rank could be killed"
+    assert stage.latest_attempt() == 2
+    assert '"state": "lost"' in (stage.attempt(1) / "outcome.json").read_text()
+    steps = read_metrics(result.directory.parent, "sft")
+    assert [step.step for step in steps] == list(range(1, STEPS + 1))
+    assert any(step.attempt == 1 for step in steps), "the second attempt began with a checkpoint"
+    undisturbed = trained[1].directory.parent / "sft" / "model"
+    assert weights_hash(result.directory) == weights_hash(undisturbed)
+
+
+def test_stop_on_request_and_go_on_with_other_ranks(
+    trained: tuple[TrainConfig, StageResult, list[TrainProgress]], base: Path, tmp_path: Path
+) -> None:
+    """Two ranks, stopped; one rank goes on with the same rows and comes to the same losses."""
+    config = tiny_config(
+        new_workspace(tmp_path), base, steps=STEPS, processes_per_node=2, keep_checkpoints=1
+    )
+    reached: list[int] = []
+
+    def observe(progress: TrainProgress) -> None:
+        reached.append(progress.step)
+
+    with pytest.raises(TrainingStoppedError, match="same command goes on"):
+        train(config, observe=observe, should_stop=lambda: reached[-1] > 0)
+    stage = plan(config).folder.stage("sft")
+    states: list[JobState] = []
+    result = train(
+        config.model_copy(update={"processes_per_node": 1}),
+        observe=lambda progress: states.append(progress.state),
+    )
+    assert states[0] is JobState.RESUMABLE
+    assert stage.latest_attempt() == 2
+    steps = read_metrics(result.directory.parent, "sft")
+    assert [step.step for step in steps] == list(range(1, STEPS + 1))
+    expected = read_metrics(trained[1].directory.parent, "sft")
+    assert [step.tokens for step in steps] == [step.tokens for step in expected]
+    assert [step.loss for step in steps] == pytest.approx(
+        [step.loss for step in expected], rel=0.02
+    )
+
+
+def test_rows_that_nobody_can_train_on_are_the_users_fault(base: Path, tmp_path: Path) -> None:
+    write_dataset(tmp_path, [{**question(1), "completion": "not messages"}])
+    folder = tmp_path / "datasets/dsm/views/trl_sft/train.parquet"
+    pq.write_table(pa.table({"text": ["x"]}), folder)
+    config = tiny_config(tmp_path, base, steps=8)
+    with pytest.raises(UserError, match=r"lacks the column\(s\) prompt, completion"):
+        train(config)
+    assert plan(config).folder.stage("sft").latest_attempt() == 1, "not tried again"
+    assert registry.versions(Workspace(tmp_path), "dsm") == []
+
+
+def test_a_run_has_one_supervisor(base: Path, tmp_path: Path) -> None:
+    config = tiny_config(new_workspace(tmp_path), base, steps=8)
+    name = plan(config).folder.name
+    with (
+        stage_lock(Workspace(config.workspace), f"run-{name}"),
+        pytest.raises(WorkspaceBusyError, match=name),
+    ):
+        train(config)
+
+
+def test_a_named_run_refuses_other_settings(base: Path, tmp_path: Path) -> None:
+    config = tiny_config(new_workspace(tmp_path), base, steps=8, run="mine")
+    planned = plan(config)
+    planned.folder.write_record(planned.record)
+    other = config.model_copy(update={"seed": 1})
+    with pytest.raises(UserError, match="started with other settings"):
+        train(other)
+
+
+def test_key_follows_what_changes_the_weights(base: Path, tmp_path: Path) -> None:
+    config = tiny_config(new_workspace(tmp_path), base, steps=8)
+    key = plan(config).record.key
+    assert plan(config.model_copy(update={"keep_checkpoints": 5})).record.key == key
+    assert plan(config.model_copy(update={"seed": 5})).record.key != key
+    write_dataset(config.workspace, ROWS, key="e" * 16)
+    assert plan(config).record.key != key
+
+
+def test_without_a_data_set_the_error_names_the_flow(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(MissingInputError, match=r"flows\.build_datasets"):
+        train(tiny_config(tmp_path, base, steps=8))
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = 240.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+def kill_rank(attempt_dir: Path) -> int:
+    """SIGKILL to the trainer process of an attempt, not to its watcher."""
+    spec = str(attempt_dir.resolve() / "spec.json")
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (process / "cmdline").read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if spec in arguments:
+            os.kill(int(process.name), signal.SIGKILL)
+            return int(process.name)
+    return 0
