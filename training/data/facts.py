@@ -26,6 +26,10 @@ MAX_ANSWER_WORDS: Final = 4
 MAX_NAME_CHARS: Final = 48
 
 _LETTERS = re.compile(r"[^\W\d_]{2}")
+# "IN" or "tm" could stand in any document; an identifier or a longer word could not.
+_SAYS_SOMETHING = re.compile(r"[^\W\d_]{4}|[^\W\d_]\w*[\d_]|[\d_]\w*[^\W\d_]")
+_FOOTNOTE = re.compile(r"\[\d+\]")
+_LITERAL_RANGE = re.compile(r"\[\s*\d+\s*:\s*\d+\s*\]")
 _TASKS: Final = {
     "default_value": "fact_parameter",
     "width": "fact_port_width",
@@ -111,26 +115,30 @@ def _fact(rows: list[Row], names: dict[str, _Name], splits: Splits) -> Fact | st
     if first["head_id"] not in names or (first["tail_id"] and first["tail_id"] not in names):
         return "fact_entity_missing"
     head = names[first["head_id"]].name
-    answer = names[first["tail_id"]].name if first["tail_id"] else first["value"]
-    reason = _refuse(head, first["predicate"], answer, first["source"])
+    answer = names[first["tail_id"]].name if first["tail_id"] else first["value"].strip('"')
+    texts = [item["text"] for item in evidence]
+    reason = _refuse(head, first["predicate"], answer, first["source"], texts)
     if reason:
         return reason
     return _build(first, head, answer, doc_ids, evidence)
 
 
-def _refuse(head: str, predicate: str, answer: str, source: str) -> str:
+def _refuse(head: str, predicate: str, answer: str, source: str, texts: list[str]) -> str:
     if len(answer) > MAX_ANSWER_CHARS or len(answer.split()) > MAX_ANSWER_WORDS:
         return "fact_answer_too_long"
     if len(head) > MAX_NAME_CHARS or len(predicate) > MAX_NAME_CHARS:
         return "fact_name_too_long"
-    if not any(char.isalnum() for char in answer):
-        return "fact_answer_empty"
-    if not _LETTERS.search(head) or not _LETTERS.search(predicate):
+    if not any(char.isalnum() for char in answer) or _FOOTNOTE.search(answer):
+        return "fact_answer_unclear"
+    if not _LETTERS.search(predicate) or not _SAYS_SOMETHING.search(head):
         return "fact_name_says_nothing"
     if answer.casefold() in head.casefold():
         return "fact_guessable"  # the question would contain its answer
-    if predicate == "width" and source == "rtl" and answer == "1":
-        return "fact_guessable"
+    if source == "rtl" and predicate == "width":
+        if answer == "1":
+            return "fact_guessable"
+        if not any(_LITERAL_RANGE.search(text) for text in texts):
+            return "fact_width_of_parameters"
     return ""
 
 

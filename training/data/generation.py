@@ -46,7 +46,11 @@ def rows_of_document(document: Document, limits: Limits, seed: int, tally: Tally
         for source, context in generator.contexts(document, limits):
             if taken[source.unit_id] >= limits.max_rows_per_unit:
                 continue
-            draft = generator.generate(context, generator.random(seed, source))
+            draft = (
+                context
+                if isinstance(context, Reject)
+                else generator.generate(context, generator.random(seed, source))
+            )
             row = _accept(draft, origin, asked, tally)
             if row is not None:
                 taken[source.unit_id] += 1

@@ -31,7 +31,7 @@ class Budget:
     max_cpt_tokens: int = 0
     max_rows_per_task: int = 2000
     closed_book_facts: int = 150
-    max_answer_share: float = 0.15
+    max_answer_share: float = 0.25
     open_book_test_rows: int = 150
     skill_test_rows: int = 30
     validation_rows: int = 60
@@ -57,35 +57,44 @@ def select(candidates: Iterable[Row], budget: Budget, tally: Tally) -> list[Row]
 
 
 def _select_facts(rows: list[Row], budget: Budget, tally: Tally) -> list[Row]:
-    """All rows of up to `closed_book_facts` facts; no answer may dominate."""
+    """All rows of up to `closed_book_facts` facts; no answer may dominate its task."""
     by_fact: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_fact[row["fact_id"]].append(row)
     tests = [row for row in rows if row["setting"] == CLOSED_BOOK and row["split"] == TEST]
-    caps = _answer_caps(tests, budget)
-    answers: Counter[tuple[str, str]] = Counter()
-    chosen: list[Row] = []
-    taken = 0
-    for test in _in_turns(tests, budget.seed):
-        answer = (test["task"], test["answer"].casefold())
-        if taken == budget.closed_book_facts:
-            tally.dropped("select:facts_full")
-        elif answers[answer] >= caps[test["task"]]:
-            tally.dropped("select:answer_too_common")
-        else:
-            answers[answer] += 1
-            taken += 1
-            chosen += by_fact[test["fact_id"]]
-    return chosen
+    ordered = list(_in_turns(_vary_answers(tests, budget, tally), budget.seed))
+    limit = budget.closed_book_facts
+    tally.dropped("select:facts_full", max(0, len(ordered) - limit))
+    return [row for test in ordered[:limit] for row in by_fact[test["fact_id"]]]
 
 
-def _answer_caps(tests: list[Row], budget: Budget) -> dict[str, int]:
-    """How often one answer may stand in each task, by the rows that the task can hope for."""
-    sizes = Counter(row["task"] for row in tests)
-    turn = budget.closed_book_facts // max(1, len(sizes))
-    return {
-        task: max(2, int(budget.max_answer_share * min(size, turn))) for task, size in sizes.items()
-    }
+def _vary_answers(rows: list[Row], budget: Budget, tally: Tally) -> list[Row]:
+    """Rows of which no answer makes more than its share of a task, so that guessing is futile."""
+    kept: list[Row] = []
+    for task in sorted({row["task"] for row in rows}):
+        of_task = [row for row in rows if row["task"] == task]
+        counts = Counter(row["answer"].casefold() for row in of_task)
+        cap = answer_cap(list(counts.values()), budget.max_answer_share)
+        taken: Counter[str] = Counter()
+        for row in _documents_in_turns(of_task, budget.seed):
+            answer = row["answer"].casefold()
+            if taken[answer] < cap:
+                taken[answer] += 1
+                kept.append(row)
+            else:
+                tally.dropped("select:answer_too_common")
+    return kept
+
+
+def answer_cap(counts: list[int], share: float) -> int:
+    """The most rows that one answer may keep so that it is at most `share` of what is kept.
+
+    1 when no cap does it: each answer once is as even as it gets.
+    """
+    for cap in range(max(counts, default=1), 1, -1):
+        if cap <= share * sum(min(count, cap) for count in counts):
+            return cap
+    return 1
 
 
 def _select_texts(rows: list[Row], budget: Budget, tally: Tally) -> Iterator[Row]:
@@ -110,7 +119,7 @@ def _select_held_out(rows: list[Row], budget: Budget, tally: Tally) -> Iterator[
     )
     for split, settings, limit in limits:
         fit = [row for row in rows if row["split"] == split and row["setting"] in settings]
-        ordered = list(_in_turns(fit, budget.seed))
+        ordered = list(_in_turns(_vary_answers(fit, budget, tally), budget.seed))
         tally.dropped(f"select:{split}_full", max(0, len(ordered) - limit))
         yield from ordered[:limit]
 
@@ -119,7 +128,8 @@ def _select_training(rows: list[Row], budget: Budget, spent: int, tally: Tally) 
     """Rows for fine-tuning within the token budget, and those set apart for rewards."""
     per_task: Counter[tuple[str, str]] = Counter()
     rewarded = 0
-    for row in _in_turns([row for row in rows if row["split"] == TRAIN], budget.seed):
+    training = [row for row in rows if row["split"] == TRAIN]
+    for row in _in_turns(_vary_answers(training, budget, tally), budget.seed):
         kind = "rlvr" if _for_rewards(row, budget) else "sft"
         if kind == "rlvr" and rewarded >= budget.max_rlvr_rows:
             kind = "sft"

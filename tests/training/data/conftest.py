@@ -211,13 +211,14 @@ def write_graph(root: Path, tables: Tables) -> None:
 def add_relation(
     graph: Tables, doc_id: str, head: str, predicate: str, value: str, unit: str, source: str,
     table_id: str = "",
+    text: str = "",
 ) -> None:  # fmt: skip
     entity_id = derive_id("entity", head)
     if entity_id not in {row["entity_id"] for row in graph["entities"]}:
         graph["entities"].append(fill(graph_schema.ENTITIES, entity_id=entity_id, name=head))
     evidence = {
         "doc_id": doc_id, "element_id": derive_id("element", doc_id, 0), "table_id": table_id,
-        "page": 1, "bbox_pt": None, "text": "",
+        "page": 1, "bbox_pt": None, "text": text,
     }  # fmt: skip
     graph["relations"].append(
         fill(

@@ -49,6 +49,7 @@ def drafts_of_tables(table: Table, tries: int = 40) -> list[Draft]:
     return [
         draft
         for _, context in tables.contexts(document, LIMITS)
+        if isinstance(context, tables.TableContext)
         for seed in range(tries)
         if isinstance(draft := tables.generate(context, random.Random(seed)), Draft)
     ]
@@ -112,15 +113,19 @@ def test_table_prompts_fit_and_verify() -> None:
         ([Column("", "text", "", ("x", "y", "z")), Column("B", "number", "", (1.0, 2.0, 3.0))],
          "no_key_column"),
         ([Column("A", "text", "", ("x", "y", "z")), Column("Bee", "number", "", (1.0, None, None))],
-         "too_few_rows"),
+         "no_value_column"),
         ([Column("A", "text", "", ("x", "y", "z")), Column("Bee", "number", "", (5.0, 5.0, 5.0))],
          "tie"),
     ],
 )  # fmt: skip
 def test_tables_that_leave_doubt_are_refused(columns: list[Column], reason: str) -> None:
     table = Table("cd" * 16, "e", 1, "", tuple(columns))
-    context = tables.TableContext(table, "table_argmax", 200)
-    assert tables.generate(context, random.Random(1)) == Reject(reason)
+    found = [
+        context if isinstance(context, Reject) else tables.generate(context, random.Random(1))
+        for _, context in tables.contexts(empty_document(tables=(table,)), LIMITS)
+    ]
+    assert Reject(reason) in found
+    assert len(found) == 1 or reason == "tie"
 
 
 PASSAGE = (
@@ -221,9 +226,12 @@ def test_mutants_differ_by_one_slip() -> None:
 
 
 def test_completion_is_judged_by_simulation() -> None:
-    context = rtl_completion.CompletionContext(counter_module(), 0, LIMITS)
-    other = context._replace(turn=1)
-    made = [rtl_completion.generate(item, random.Random(1)) for item in (context, other)]
+    document = empty_document(modules=(counter_module(),))
+    made = [
+        rtl_completion.generate(context, random.Random(1))
+        for _, context in rtl_completion.contexts(document, LIMITS)
+        if isinstance(context, rtl_completion.CompletionContext)
+    ]
     drafts = {draft.answer: draft for draft in made if isinstance(draft, Draft)}
     assert set(drafts) == {"(count > 8'h7f) & ~rst", "count + STEP + load"}
     draft = drafts["count + STEP + load"]
@@ -235,10 +243,19 @@ def test_completion_is_judged_by_simulation() -> None:
 
 
 def test_completion_refuses_what_simulation_cannot_tell() -> None:
-    constant = counter_module()
     source = "module counter(input a, output y);\n  assign y = a & ~a;\nendmodule\n"
-    context = rtl_completion.CompletionContext(replace(constant, source=source), 0, LIMITS)
+    document = empty_document(modules=(replace(counter_module(), source=source),))
+    ((_, context),) = rtl_completion.contexts(document, LIMITS)
+    assert isinstance(context, rtl_completion.CompletionContext)
     assert rtl_completion.generate(context, random.Random(1)) == Reject("outputs_constant")
+
+
+def test_modules_that_cannot_be_asked_are_refused_once() -> None:
+    long = replace(counter_module(), source=COUNTER.replace("endmodule", "\n  //\n;" * 99))
+    bare = replace(counter_module(), source="module counter(input a, output y);\nendmodule\n")
+    document = empty_document(modules=(long, bare))
+    found = [context for _, context in rtl_completion.contexts(document, LIMITS)]
+    assert found == [Reject("module_too_long"), Reject("no_span")]
 
 
 def test_ground_truths_are_json_objects() -> None:

@@ -34,11 +34,14 @@ ContextT = TypeVar("ContextT")
 
 @dataclass(frozen=True)
 class Generator(Generic[ContextT]):
-    """`contexts` yields (source, context) pairs; `generate` makes a row of one or says why not."""
+    """`contexts` yields (source, context) pairs; `generate` makes a row of one or says why not.
+
+    A unit of which nothing can be asked is yielded once, with a `Reject` in the context's place.
+    """
 
     name: str
     version: str
-    contexts: Callable[[Document, Limits], Iterator[tuple[Source, ContextT]]]
+    contexts: Callable[[Document, Limits], Iterator[tuple[Source, ContextT | Reject]]]
     generate: Callable[[ContextT, random.Random], Draft | Reject]
 
     def random(self, seed: int, source: Source) -> random.Random:

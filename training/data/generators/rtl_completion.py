@@ -40,41 +40,46 @@ FORMS: Final = make_forms(
 
 class CompletionContext(NamedTuple):
     module: Module
-    turn: int  # which of the module's rows
-    limits: Limits
+    code: str
+    piece: Span
+    cycles: int
 
 
-def contexts(document: Document, limits: Limits) -> Iterator[tuple[Source, CompletionContext]]:
-    """Up to `ROWS_PER_MODULE` tries on every module."""
+def contexts(
+    document: Document, limits: Limits
+) -> Iterator[tuple[Source, CompletionContext | Reject]]:
+    """Up to `ROWS_PER_MODULE` pieces of every module, in an order of the module's own."""
     for module in document.modules:
-        for turn in range(min(ROWS_PER_MODULE, limits.max_rows_per_unit)):
+        code = compact(module.source)
+        pieces = _pieces(module, code, limits)
+        if isinstance(pieces, Reject):
+            yield Source(module.module_id, module.module_id), pieces
+            continue
+        for turn, piece in enumerate(pieces[:ROWS_PER_MODULE]):
             source = Source(f"{module.module_id}/{turn}", module.module_id)
-            yield source, CompletionContext(module, turn, limits)
+            yield source, CompletionContext(module, code, piece, limits.rtl_cycles)
 
 
-def generate(context: CompletionContext, rng: random.Random) -> Draft | Reject:
-    """One blank in one module, simulated."""
-    module, limits = context.module, context.limits
-    code = compact(module.source)
+def _pieces(module: Module, code: str, limits: Limits) -> list[Span] | Reject:
     if len(code.splitlines()) > limits.max_rtl_lines or count_tokens(code) > limits.max_rtl_tokens:
         return Reject("module_too_long")
     end = header_end(code, module.name)
     if end is None:
         return Reject("no_header")
-    pieces = spans(code, end)
-    # Every module's n-th row takes another piece, so that two rows never ask the same.
-    if context.turn >= len(pieces):
-        return Reject("no_span")
-    order = random.Random(module.module_id).sample(pieces, len(pieces))
-    golden = record_golden(code + "\n", module.name, cycles=limits.rtl_cycles)
+    found = spans(code, end)
+    return random.Random(module.module_id).sample(found, len(found)) or Reject("no_span")
+
+
+def generate(context: CompletionContext, rng: random.Random) -> Draft | Reject:
+    """One blank in one module, simulated."""
+    golden = record_golden(context.code + "\n", context.module.name, cycles=context.cycles)
     if isinstance(golden, Unusable):
         return Reject(golden.reason.split(":")[0])
-    return _check(context, code, order[context.turn], golden, rng)
+    return _check(context, golden, rng)
 
 
-def _check(
-    context: CompletionContext, code: str, span: Span, golden: Golden, rng: random.Random
-) -> Draft | Reject:
+def _check(context: CompletionContext, golden: Golden, rng: random.Random) -> Draft | Reject:
+    code, span = context.code, context.piece
     before, piece, after = code[: span.start], code[span.start : span.end], code[span.end :] + "\n"
     ground_truth = golden.ground_truth(before=before, after=after)
     if _passes(ground_truth, "0") or _passes(ground_truth, "1"):

@@ -1,6 +1,7 @@
 """Which part of a corpus table a question shows: a key column, a few others, a window of rows.
 
-    choose_view(table, rng, limits) -> View, or a Reject
+    columns = askable(table)                       -> key and other columns, or a Reject
+    choose_view(columns, rng, max_tokens)          -> ShownTable, or a Reject
 
 A key column has short texts, no two of them alike; shown number columns have no empty cell, and
 labels are words, not "col 3". Cells are rendered from the typed columns, units in the label.
@@ -25,40 +26,60 @@ MIN_ROWS = 3
 MAX_ROWS = 8
 MAX_COLUMNS = 4
 
+# Numbers that name, place or encode something: they can be looked up, not compared or added.
+_NOT_MEASURED = re.compile(
+    r"#|\b(?:rev|revision|version|date|year|id|no|nr|number|index|page|section|chapter|bits?|"
+    r"address|addr|offset|code|cause|opcode|encoding|hex|binary|pins?)\b",
+    re.IGNORECASE,
+)
 _WORDY = re.compile(r"[^\W\d_]{2}|^[^\W\d_]$")
 
 
 class ShownTable(NamedTuple):
     view: View
     units: dict[str, str]  # label -> unit, "" when none
-    number_columns: tuple[str, ...]
-    text_columns: tuple[str, ...]
+    measured: tuple[str, ...]  # number columns that can be compared and added
+    others: tuple[str, ...]  # the rest: only to be looked up
     markdown: str
 
 
-def choose_view(table: Table, rng: random.Random, max_tokens: int) -> ShownTable | Reject:
-    """A random part of the table within `max_tokens`, or why there is none."""
+class Askable(NamedTuple):
+    """A table's key column and the columns that can be asked about, in table order."""
+
+    key: Column
+    others: tuple[Column, ...]
+
+
+def askable(table: Table) -> Askable | Reject:
+    """The columns to choose from, or why nothing of the table can be asked."""
     named = [column for column in table.columns if _is_label(column.name)]
+    if any(column.name in column.values for column in named):
+        return Reject("header_is_data")  # a first row that was taken for the header
     if len({_label(column).casefold() for column in named}) != len(named):
         return Reject("duplicate_headers")
-    keys = [column for column in named if _is_key(column)]
-    if not keys:
+    key = next((column for column in named if _is_key(column)), None)
+    if key is None:
         return Reject("no_key_column")
-    key = keys[0]
-    others = [column for column in named if column is not key]
-    if not others:
-        return Reject("no_value_column")
-    chosen = sorted(
-        rng.sample(others, min(len(others), MAX_COLUMNS - 1)),
-        key=lambda column: table.columns.index(column),
+    others = tuple(
+        column
+        for column in named
+        if column is not key and len(_complete_rows(key, [column])) >= MIN_ROWS
     )
+    return Askable(key, others) if others else Reject("no_value_column")
+
+
+def choose_view(columns: Askable, rng: random.Random, max_tokens: int) -> ShownTable | Reject:
+    """A random part of the table within `max_tokens`, or why there is none."""
+    key, others = columns
+    first = rng.choice(others)
+    chosen = [first]
+    # Gaps of one column cost rows of all, so others join only while enough rows stay.
+    for column in rng.sample(others, len(others)):
+        fits = len(chosen) < MAX_COLUMNS - 1 and column is not first
+        if fits and len(_complete_rows(key, [*chosen, column])) > MIN_ROWS:
+            chosen.append(column)
+    chosen.sort(key=others.index)
     indices = _complete_rows(key, chosen)
-    if len(indices) < MIN_ROWS:
-        # A column with gaps spoils the rows of the others: try the fullest one alone.
-        chosen = [max(others, key=lambda column: len(_complete_rows(key, [column])))]
-        indices = _complete_rows(key, chosen)
-    if len(indices) < MIN_ROWS:
-        return Reject("too_few_rows")
     size = min(len(indices), rng.randint(MIN_ROWS + 1, MAX_ROWS))
     start = rng.randrange(len(indices) - size + 1)
     return _fit([key, *chosen], indices[start : start + size], max_tokens)
@@ -89,8 +110,8 @@ def _show(columns: list[Column], indices: list[int]) -> ShownTable:
     return ShownTable(
         view=View(labels, rows),
         units={label: column.unit for label, column in zip(labels, columns, strict=True)},
-        number_columns=tuple(_label(c) for c in columns[1:] if c.kind == "number"),
-        text_columns=tuple(_label(c) for c in columns[1:] if c.kind != "number"),
+        measured=tuple(_label(c) for c in columns[1:] if _is_measured(c)),
+        others=tuple(_label(c) for c in columns[1:] if not _is_measured(c)),
         markdown="\n".join("| " + " | ".join(line) + " |" for line in lines),
     )
 
@@ -103,6 +124,10 @@ def _is_key(column: Column) -> bool:
     return len(set(folded)) == len(folded) and all(
         len(text) <= MAX_KEY_CHARS and any(char.isalnum() for char in text) for text in texts
     )
+
+
+def _is_measured(column: Column) -> bool:
+    return column.kind == "number" and not _NOT_MEASURED.search(column.name)
 
 
 def _is_label(name: str) -> bool:

@@ -16,7 +16,7 @@ from training.data.documents import Document, Table
 from training.data.forms import LIST_ONLY, NAME_ONLY, NUMBER_ONLY, VALUE_ONLY, Form, make_forms
 from training.data.generators.generator import Generator, Limits, Source
 from training.data.generators.queries import Answer, Query, View, agree, evaluate, recompute, to_sql
-from training.data.generators.table_views import ShownTable, choose_view
+from training.data.generators.table_views import Askable, ShownTable, askable, choose_view
 from training.data.numbers import format_number, near_misses
 from training.data.rows import OPEN_BOOK, Draft, Reject
 
@@ -41,14 +41,14 @@ FORMS: Final[dict[str, tuple[Form, ...]]] = {
         "table_argmax", NAME_ONLY,
         "Which {name} has the highest {column}?",
         "For which {name} is {column} largest?",
-        "Name the {name} with the greatest {column}.",
+        "Give the {name} with the greatest {column}.",
         "Where in the table is {column} at its maximum? Give the {name}.",
     ),
     "table_argmin": make_forms(
         "table_argmin", NAME_ONLY,
         "Which {name} has the lowest {column}?",
         "For which {name} is {column} smallest?",
-        "Name the {name} with the least {column}.",
+        "Give the {name} with the least {column}.",
         "Where in the table is {column} at its minimum? Give the {name}.",
     ),
     "table_count": make_forms(
@@ -77,7 +77,7 @@ FORMS: Final[dict[str, tuple[Form, ...]]] = {
         "Which {name} entries have {column} above {bound}?",
         "List every {name} whose {column} is greater than {bound}.",
         "For which {name} entries does {column} exceed {bound}?",
-        "Name all {name} entries with more than {bound} as {column}.",
+        "Which {name} entries have a {column} of more than {bound}?",
     ),
 }  # fmt: skip
 
@@ -90,24 +90,29 @@ LOOKUPS: Final = 3  # look-ups proposed for each other question: the skill that 
 
 class TableContext(NamedTuple):
     table: Table
+    columns: Askable
     task: str
     max_tokens: int
 
 
-def contexts(document: Document, limits: Limits) -> Iterator[tuple[Source, TableContext]]:
+def contexts(document: Document, limits: Limits) -> Iterator[tuple[Source, TableContext | Reject]]:
     """Every task on every table, look-ups several times; most numerous first for the quota."""
     for table in document.tables:
+        columns = askable(table)
+        if isinstance(columns, Reject):
+            yield Source(table.table_id, table.table_id), columns
+            continue
         tasks = ["table_lookup"] * LOOKUPS + [task for task in FORMS if task != "table_lookup"]
         # The quota takes the first rows that work, so each table starts with another task.
         turn = int(table.table_id[:8] or "0", 16) % len(tasks)
         for index, task in enumerate(tasks[turn:] + tasks[:turn]):
             source = Source(f"{table.table_id}/{task}/{index}", table.table_id)
-            yield source, TableContext(table, task, limits.max_prompt_tokens)
+            yield source, TableContext(table, columns, task, limits.max_prompt_tokens)
 
 
 def generate(context: TableContext, rng: random.Random) -> Draft | Reject:
     """One question about one table."""
-    shown = choose_view(context.table, rng, context.max_tokens - QUESTION_TOKENS)
+    shown = choose_view(context.columns, rng, context.max_tokens - QUESTION_TOKENS)
     if isinstance(shown, Reject):
         return shown
     query = _make_query(context.task.removeprefix("table_"), shown, rng)
@@ -123,11 +128,13 @@ def _make_query(operation: str, shown: ShownTable, rng: random.Random) -> Query 
     view = shown.view
     keys = [str(key) for key in view.values(view.key)]
     if operation == "lookup":
-        column = rng.choice([*shown.number_columns, *shown.text_columns])
+        column = rng.choice([*shown.measured, *shown.others])
+        if len(set(view.values(column))) < 2:
+            return Reject("constant_column")
         return Query(operation, column, (rng.choice(keys),))
-    if not shown.number_columns:
-        return Reject("no_number_column")
-    column = rng.choice(shown.number_columns)
+    if not shown.measured:
+        return Reject("nothing_measured")
+    column = rng.choice(shown.measured)
     numbers = view.numbers(column)
     if operation in ("argmax", "argmin"):
         extreme = max(numbers) if operation == "argmax" else min(numbers)
