@@ -1,0 +1,59 @@
+"""One Prefect API for all flow tests, and a folder of texts for the small stage in `tally.py`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from flows._api import apply_environment, temporary_api
+
+# Before any test module imports Prefect, which reads them then.
+apply_environment()
+os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
+os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="dsm-prefect-tests-")
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent.parent
+
+
+@pytest.fixture(scope="session")
+def prefect_server() -> Iterator[str]:
+    """The address of a Prefect API of our own, which this process and its children talk to."""
+    with temporary_api() as address:
+        from prefect.settings import PREFECT_API_URL, temporary_settings
+
+        # The test modules imported Prefect, which read its settings, before this API was there.
+        with temporary_settings({PREFECT_API_URL: address}):
+            yield address
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    """Two text files of five words together."""
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "a.txt").write_text("one two three", encoding="utf-8")
+    (folder / "b.txt").write_text("four five", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def start_tally() -> Callable[..., subprocess.Popen[str]]:
+    """Starts `python -m tally ARGUMENTS` in a process of its own."""
+
+    def start(arguments: Sequence[str], **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tally", *arguments],
+            env={**os.environ, "PYTHONPATH": str(HERE), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start
