@@ -32,17 +32,38 @@ _CAMEL = re.compile(r"[A-Za-z]*(?:[a-z][A-Z]|[A-Z]{2,}[a-z]{2,})[A-Za-z]*")
 _DOTTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)+")
 _ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?")
 _VOWELLESS = re.compile(r"[B-DF-HJ-NP-TV-XZb-df-hj-np-tv-xz][b-df-hj-np-tv-xz]{2,}")
-_WITHOUT_VOWELS = "hrs vs pp nth mph cf nm mm cm km ml kg ltd mr mrs ms dr st rd ft hmm"
+_WITHOUT_VOWELS = (
+    "hrs vs pp nth mph cf nm mm cm km ml kg ltd mr mrs ms dr st rd ft hmm http https www"
+)
 _NOT_NAMES: Final = frozenset(_WITHOUT_VOWELS.split())
 
 _VOWEL = re.compile(r"[aeiouy]", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[\s\-‐‑‒–—/]+")
+_QUOTES = " \t\n.,;:!?\"'`“”‘’*•·"
 _EDGES = " \t\n.,;:!?\"'`“”‘’()[]{}<>*•·"
 
 
 def clean_surface(text: str) -> str:
-    """Whitespace collapsed, quotes, brackets and list marks at the edges removed."""
-    return " ".join(unicodedata.normalize("NFKC", text).split()).strip(_EDGES)
+    """Whitespace collapsed, quotes, list marks and stray brackets removed."""
+    flat = " ".join(unicodedata.normalize("NFKC", text).split()).strip(_QUOTES)
+    for opening, closing in ("()", "[]", "{}", "<>"):
+        flat = _balance(flat, opening, closing)
+    return flat.strip(_QUOTES)
+
+
+def _balance(text: str, opening: str, closing: str) -> str:
+    """Without brackets around the whole, and cut where one opens or closes nothing."""
+    while text.startswith(opening) and text.find(closing) in (-1, len(text) - 1):
+        text = text[1:].removesuffix(closing).strip(_QUOTES)
+    if text.count(opening) > text.count(closing):
+        text = text[: text.rfind(opening)]
+    elif text.count(closing) > text.count(opening):
+        text = (
+            text.replace(closing, "", 1)
+            if text.startswith(closing)
+            else text[: text.rfind(closing)]
+        )
+    return text.strip(_QUOTES)
 
 
 def is_identifier(token: str) -> bool:

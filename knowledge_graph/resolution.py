@@ -145,7 +145,7 @@ def _refuse(
     if STRUCTURAL_KINDS & tally.kinds.keys() or key in longs:
         return ""
     is_identifier = key.startswith(IDENTIFIER_PREFIX)
-    if not is_identifier and "acronym" not in tally.kinds and is_generic(key):
+    if not is_identifier and is_generic(key):
         return "generic_term"
     if key in vouched or (is_identifier and not _is_number_like(key)):
         return ""
@@ -181,7 +181,7 @@ def entity_rows(kept: Mapping[str, Tally]) -> Iterator[Row]:
     """Rows of `entities` without degree and rank, in order of id."""
     for identity, key in sorted((entity_id(key), key) for key in kept):
         tally = kept[key]
-        name = most_common(tally.names)
+        name = display_name(key, tally.names)
         aliases = [text for text, _ in ranked(tally.surfaces + tally.names) if text != name]
         yield {
             "entity_id": identity,
@@ -201,6 +201,12 @@ def vote_type(key: str, kinds: Counter[str]) -> str:
         fallback = "identifier" if key.startswith(IDENTIFIER_PREFIX) else "term"
         votes[_TYPE_OF_KIND.get(kind, fallback)] += count
     return min(votes, key=lambda name: (-_TYPE_RANK.get(name, 0), -votes[name], name))
+
+
+def display_name(key: str, names: Counter[str]) -> str:
+    """The most frequent name, one that is written like the key (in the singular) if there is."""
+    singular = Counter({name: n for name, n in names.items() if name.casefold() == key})
+    return most_common(singular or names)
 
 
 def most_common(counts: Counter[str]) -> str:

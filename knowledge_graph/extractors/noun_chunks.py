@@ -23,7 +23,9 @@ respective corresponding available possible necessary main typical common single
 current present more most less least both all each every another any some no only very
 """
 _LOOSE: Final = frozenset(_LOOSE_WORDS.split())
-_TRIMMED_POS: Final = frozenset({"DET", "PRON", "PUNCT", "SPACE", "CCONJ", "ADP", "PART", "SYM"})
+_TRIMMED_POS: Final = frozenset(
+    {"DET", "PRON", "PUNCT", "SPACE", "CCONJ", "ADP", "PART", "SYM", "SCONJ"}
+)
 _TERM: Final = re.compile(r"[\w][\w\s.,'’&+/()#°µΩα-ω-]*", re.UNICODE)
 
 

@@ -35,6 +35,11 @@ _HAS_PART: Final = frozenset({"comprise", "contain", "include"})
 _KIND_NOUNS: Final = frozenset({"kind", "type", "form", "class", "variant", "example"})
 # Verbs whose object says little: "X has advantages", "X does work".
 _EMPTY_VERBS: Final = frozenset({"be", "do", "get", "let", "see", "say", "note", "seem", "become"})
+# Those that join a verb to a thing; "during", "for" or "without" tell when, why and how.
+_PREPOSITIONS: Final = frozenset(
+    {"to", "from", "into", "onto", "in", "on", "with", "via", "through", "of", "by", "at"}
+)
+_NO_FINAL_E: Final = re.compile(r"(?:[cfnprx]t|x|ck|sh|ch|ss|mp|nk|ld|ll|w|y)e$")
 _PREDICATE: Final = re.compile(r"[a-z][a-z-]{1,30}")
 
 
@@ -74,7 +79,7 @@ def _objects(
     verb: Any, terms: Mapping[int, object], passive: bool
 ) -> Iterator[tuple[str, int, bool]]:
     """(predicate, object, whether the object is the doer) of one verb."""
-    lemma = verb.lemma_.lower()
+    lemma = lemma_of(verb)
     if lemma == "be" and not passive:
         yield from ((name, tail, False) for name, tail in _complements(verb, terms))
         return
@@ -92,9 +97,22 @@ def _objects(
                 for item in _prepositional(child)
                 if item.i in terms
             )
-        elif child.dep_ == "prep" and child.text.isalpha():
+        elif child.dep_ == "prep" and (
+            child.lower_ in _PREPOSITIONS or (lemma, child.lower_) == ("stand", "for")
+        ):
             name = _with_preposition(lemma, child.lemma_.lower())
             yield from ((name, item.i, False) for item in _prepositional(child) if item.i in terms)
+
+
+def lemma_of(verb: Any) -> str:
+    """The verb's lemma, where the model's rule for unknown verbs adds an "e" too many.
+
+    "incremented" comes out as "incremente"; no English verb ends like that.
+    """
+    lemma = str(verb.lemma_).lower()
+    if verb.lower_ == lemma + "d" and _NO_FINAL_E.search(lemma):
+        return lemma[:-1]
+    return lemma
 
 
 def _complements(verb: Any, terms: Mapping[int, object]) -> Iterator[tuple[str, int]]:

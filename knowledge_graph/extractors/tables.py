@@ -1,12 +1,11 @@
 """Tables -> facts "row key, column header, cell" with the row as evidence.
 
-Rows of the corpus table `tables` in. A table gives facts only when it has a clear header (one or
-more leading rows of header cells, or a first row that is all text above rows that are not), a key
-column (the leftmost whose body cells are text-like, filled and all different) and a second column.
-Anything else is skipped with a reason: `table_too_small`, `table_no_header`, `table_no_key`,
-`table_layout` (mostly empty or long prose cells). A column named "Unit" gives the unit of its row.
-
-Spanned cells hold for every position that they cover; headers of several rows are joined by " / ".
+Rows of the corpus table `tables` in. A table gives facts only when it has a clear header (leading
+rows of header cells, or a first row that is all text above rows that are not) and a key column:
+one whose header says that it holds names, else the first or second, whose texts are all different.
+Anything else is skipped with a reason: `table_too_small`, `table_too_large`, `table_no_header`,
+`table_no_key`, `table_layout` (mostly empty, or long prose cells). A row whose key is empty or a
+number is skipped as `row_without_key`. A column named "Unit" gives the unit of its row.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from knowledge_graph.candidates import NOT_FROM_TEXT, Extraction, Mention, Relation
 from knowledge_graph.extractors.quantities import is_number, split_header, split_quantity
+from knowledge_graph.extractors.table_grid import EMPTY, Cell, Grid, Line, build_grid
 from knowledge_graph.names import clean_surface, is_quantity, norm_key
 
 MAX_KEY_CHARS: Final = 60
@@ -26,198 +26,145 @@ MAX_VALUE_CHARS: Final = 300
 MAX_HEADER_CHARS: Final = 60
 MAX_HEADER_ROWS: Final = 3
 LONG_CELL_CHARS: Final = 400
-_EMPTY: Final = frozenset({"", "-", "–", "—", "n/a", "N/A", "n.a.", "...", "…", "--", "."})
+SLOTS_PER_ROW: Final = 10_000
 _UNIT_HEADER: Final = re.compile(r"units?\.?|uom", re.IGNORECASE)
-_HEADER_CUT: Final = " /:,;-"
-
-
-class Grid(NamedTuple):
-    """A table as positions: `texts[row][col]`, with the cell that covers each position."""
-
-    texts: list[list[str]]
-    cells: list[list[Mapping[str, Any] | None]]
-    n_header_rows: int
+_KEY_HEADER: Final = re.compile(
+    r"(?:(?:signal|pin|port|register|field|parameter|cell|module|instruction|block|bit)\s+)?"
+    r"(?:name|symbol|mnemonic|signal|pin|port|register|field|parameter|cell|instruction|opcode|"
+    r"module|component|item)s?$",
+    re.IGNORECASE,
+)
+# Access modes and directions stand in many tables and name no row.
+_ACCESS_MODES: Final = """
+rw r w ro wo r/w r/o w/o wlrl warl wpri rc w1c i o io in out input output inout yes no x true false
+reserved res0 rsvd
+"""
+_NOT_KEYS: Final = frozenset(_ACCESS_MODES.split())
 
 
 def extract_table(row: Mapping[str, Any]) -> Extraction:
     """Facts and mentions of one table; empty with a counted reason when it states none."""
     found = Extraction()
-    grid = _grid(row)
+    grid = build_grid(row)
     reason = _refuse(grid)
-    if reason:
-        found.rejects[reason] += 1
+    key_col = _key_column(grid) if grid and not reason else None
+    if grid is None or key_col is None:
+        found.rejects[reason or "table_no_key"] += 1
         return found
-    key_col = _key_column(grid)
-    if key_col is None:
-        found.rejects["table_no_key"] += 1
-        return found
-    headers = [_header(grid, col) for col in range(len(grid.texts[0]))]
-    unit_col = next((c for c, h in enumerate(headers) if _UNIT_HEADER.fullmatch(h)), None)
-    _mention_headers(row, grid, headers, found)
-    for index in range(grid.n_header_rows, len(grid.texts)):
-        _extract_row(row, grid, index, key_col, unit_col, headers, found)
+    _mention_headers(row, grid, found)
+    seen: set[str] = set()
+    for index, line in enumerate(grid.body):
+        key = norm_key(line.texts[key_col]) if is_key(line.texts[key_col]) else ""
+        if not key or key in seen:
+            found.rejects["row_without_key"] += 1
+            continue
+        seen.add(key)
+        _extract_row(row, grid, index, key_col, found)
     return found
 
 
-def _grid(row: Mapping[str, Any]) -> Grid:
-    n_rows, n_cols = int(row["n_rows"]), int(row["n_cols"])
-    texts = [[""] * n_cols for _ in range(n_rows)]
-    cells: list[list[Mapping[str, Any] | None]] = [[None] * n_cols for _ in range(n_rows)]
-    for cell in row["cells"] or ():
-        text = " ".join((cell["text"] or "").split())
-        for r in range(cell["row"], min(cell["row"] + max(cell["row_span"], 1), n_rows)):
-            for c in range(cell["col"], min(cell["col"] + max(cell["col_span"], 1), n_cols)):
-                texts[r][c] = text
-                cells[r][c] = cell
-    return Grid(texts, cells, _count_header_rows(texts, cells))
-
-
-def _count_header_rows(
-    texts: Sequence[Sequence[str]], cells: Sequence[Sequence[Mapping[str, Any] | None]]
-) -> int:
-    """Leading rows marked as header; unmarked, the first row when it alone is all text."""
-    marked = 0
-    for line in cells:
-        present = [cell for cell in line if cell is not None]
-        if not present or not all(cell["is_header"] for cell in present):
-            break
-        marked += 1
-    if marked:
-        return marked
-    if len(texts) < 3:
-        return 0
-    first, body = texts[0], texts[1:]
-    if any(text in _EMPTY or _is_numeric(text) for text in first[1:]) or len(set(first)) < len(
-        first
-    ):
-        return 0
-    numeric_columns = sum(
-        all(_is_numeric(line[col]) for line in body if line[col] not in _EMPTY)
-        and any(line[col] not in _EMPTY for line in body)
-        for col in range(len(first))
-    )
-    return 1 if numeric_columns else 0
-
-
-def _refuse(grid: Grid) -> str:
-    n_cols = len(grid.texts[0]) if grid.texts else 0
-    body = grid.texts[grid.n_header_rows :]
-    if n_cols < 2 or len(grid.texts) < 2:
-        return "table_too_small"
-    if not 1 <= grid.n_header_rows <= MAX_HEADER_ROWS:
-        return "table_no_header"
-    if not body:
-        return "table_too_small"
-    values = [text for line in body for text in line]
-    filled = [text for text in values if text not in _EMPTY]
-    if 3 * len(filled) < len(values) or any(len(text) > 4 * LONG_CELL_CHARS for text in filled):
-        return "table_layout"
-    if sum(len(text) > LONG_CELL_CHARS for text in filled) * 4 > len(filled):
-        return "table_layout"
-    if len({_header(grid, c) for c in range(n_cols)}) < 2:
-        return "table_no_header"
-    return ""
-
-
-def _key_column(grid: Grid) -> int | None:
-    body = grid.texts[grid.n_header_rows :]
-    # A key further right is more often a coincidence than a key.
-    for col in range(min(2, len(grid.texts[0]) - 1)):
-        keys = [line[col] for line in body]
-        if (
-            len(set(keys)) == len(keys)
-            and all(map(_is_key, keys))
-            and len({norm_key(key) for key in keys}) == len(keys)
-        ):
-            return col
-    return None
-
-
-def _is_key(text: str) -> bool:
+def is_key(text: str) -> bool:
+    """Whether a cell names its row: text, short, neither a quantity nor an access mode."""
     name = clean_surface(text)
     return (
-        text not in _EMPTY
+        text not in EMPTY
         and any(map(str.isalpha, name))
         and len(name) <= MAX_KEY_CHARS
         and len(name.split()) <= MAX_KEY_WORDS
+        and name.lower() not in _NOT_KEYS
         and not is_quantity(name)
         and bool(norm_key(name))
     )
 
 
-def _is_numeric(text: str) -> bool:
-    return is_number(text) or bool(split_quantity(text).unit)
+def _refuse(grid: Grid | None) -> str:
+    if grid is None:
+        return "table_too_large"
+    n_cols = len(grid.headers)
+    if n_cols < 2 or not grid.body:
+        return "table_too_small"
+    if not 1 <= grid.n_header_rows <= MAX_HEADER_ROWS or len(set(grid.headers)) < 2:
+        return "table_no_header"
+    values = [text for line in grid.body for text in line.texts]
+    filled = [text for text in values if text not in EMPTY]
+    long = sum(len(text) > LONG_CELL_CHARS for text in filled)
+    if 3 * len(filled) < len(values) or 4 * long > len(filled):
+        return "table_layout"
+    return ""
 
 
-def _header(grid: Grid, col: int) -> str:
-    parts: list[str] = []
-    for line in grid.texts[: grid.n_header_rows]:
-        text = line[col].strip(_HEADER_CUT)
-        if text and text not in parts:
-            parts.append(text)
-    return " / ".join(parts)
+def _key_column(grid: Grid) -> int | None:
+    """A column whose header says so, else the first or, in a longer table, the second."""
+    named = [col for col, header in enumerate(grid.headers) if _KEY_HEADER.match(header)]
+    second = [1] if len(grid.headers) > 2 and len(grid.body) > 1 else []
+    for col in dict.fromkeys([*named, 0, *second]):
+        texts = [line.texts[col] for line in grid.body]
+        keys = [norm_key(text) for text in texts if is_key(text)]
+        # Reserved bits and the like have no name; a key that repeats is none.
+        share = 0.3 if col in named else 0.6
+        if keys and len(set(keys)) == len(keys) and len(keys) >= share * len(texts):
+            return col
+    return None
 
 
-def _mention_headers(
-    row: Mapping[str, Any], grid: Grid, headers: Sequence[str], found: Extraction
-) -> None:
-    for col, header in enumerate(headers):
+def _mention_headers(row: Mapping[str, Any], grid: Grid, found: Extraction) -> None:
+    for col, header in enumerate(grid.headers):
         name = clean_surface(split_header(header).name)
         key = norm_key(name)
-        cell = grid.cells[grid.n_header_rows - 1][col]
         if not key or len(name) > MAX_HEADER_CHARS or not any(map(str.isalpha, name)):
             found.rejects["header_not_a_name"] += 1
             continue
-        found.mentions.append(_mention(row, "table_header", key, name, cell, col))
+        found.mentions.append(_mention(row, "table_header", key, name, grid.header_cells[col], col))
 
 
 def _extract_row(
-    row: Mapping[str, Any],
-    grid: Grid,
-    index: int,
-    key_col: int,
-    unit_col: int | None,
-    headers: Sequence[str],
-    found: Extraction,
+    row: Mapping[str, Any], grid: Grid, index: int, key_col: int, found: Extraction
 ) -> None:
-    line = grid.texts[index]
-    name = clean_surface(line[key_col])
-    key = norm_key(name)
-    key_cell = grid.cells[index][key_col]
-    slot = (index + 1) * 10_000 + key_col
-    found.mentions.append(_mention(row, "table_key", key, name, key_cell, slot))
-    row_unit = line[unit_col] if unit_col is not None and line[unit_col] not in _EMPTY else ""
-    evidence = _evidence(headers, line)
-    for col, value, unit, predicate in _facts(line, headers, {key_col, unit_col}, found.rejects):
-        cell = grid.cells[index][col]
+    line = grid.body[index]
+    name = clean_surface(line.texts[key_col])
+    slot = (index + 1) * SLOTS_PER_ROW + key_col
+    found.mentions.append(
+        _mention(row, "table_key", norm_key(name), name, line.cells[key_col], slot)
+    )
+    unit_col = next((c for c, h in enumerate(grid.headers) if _UNIT_HEADER.fullmatch(h)), None)
+    row_unit = line.texts[unit_col] if unit_col is not None else ""
+    for fact in _facts(line, grid.headers, {key_col, unit_col}, found.rejects):
+        unit = fact.unit or (row_unit if is_number(fact.value) and row_unit not in EMPTY else "")
         found.relations.append(
             Relation(
                 row["doc_id"],
-                _page(row),
+                int(row["page"]),
                 row["order"],
                 row["element_id"],
                 row["table_id"],
-                key,
-                predicate,
+                norm_key(name),
+                fact.predicate,
                 "",
-                value,
-                unit or (row_unit if is_number(value) else ""),
+                fact.value,
+                unit,
                 "table",
-                evidence,
-                _box(cell, row),
+                _evidence(grid.headers, line),
+                _box(line.cells[fact.col], row),
             )
         )
 
 
+class _Fact(NamedTuple):
+    col: int
+    predicate: str
+    value: str
+    unit: str
+
+
 def _facts(
-    line: Sequence[str], headers: Sequence[str], skipped: set[int | None], rejects: Counter[str]
-) -> Iterator[tuple[int, str, str, str]]:
-    """(column, value, unit, predicate) of each cell that states something."""
-    for col, text in enumerate(line):
+    line: Line, headers: Sequence[str], skipped: set[int | None], rejects: Counter[str]
+) -> Iterator[_Fact]:
+    """What each cell of a row states."""
+    for col, text in enumerate(line.texts):
         if col in skipped:
             continue
         header = split_header(headers[col])
-        if text in _EMPTY:
+        if text in EMPTY:
             rejects["cell_empty"] += 1
         elif not header.name or len(header.name) > MAX_HEADER_CHARS:
             rejects["cell_without_header"] += 1
@@ -226,22 +173,17 @@ def _facts(
         elif headers.count(headers[col]) > 1:
             rejects["cell_ambiguous_header"] += 1
         else:
-            quantity = split_quantity(text)
-            unit = quantity.unit or (header.unit if is_number(quantity.value) else "")
-            yield col, quantity.value, unit, header.name
+            value, unit = split_quantity(text)
+            unit = unit or (header.unit if is_number(value) else "")
+            yield _Fact(col, header.name, value, unit)
 
 
 def _mention(
-    row: Mapping[str, Any],
-    kind: str,
-    key: str,
-    name: str,
-    cell: Mapping[str, Any] | None,
-    slot: int,
+    row: Mapping[str, Any], kind: str, key: str, name: str, cell: Cell | None, slot: int
 ) -> Mention:
     return Mention(
         row["doc_id"],
-        _page(row),
+        int(row["page"]),
         row["order"],
         row["element_id"],
         NOT_FROM_TEXT,
@@ -256,21 +198,17 @@ def _mention(
     )
 
 
-def _box(cell: Mapping[str, Any] | None, row: Mapping[str, Any]) -> list[float] | None:
+def _box(cell: Cell | None, row: Mapping[str, Any]) -> list[float] | None:
     """The cell's box, else the table's."""
     box = (cell or {}).get("bbox_pt") or row["bbox_pt"]
     return list(box) if box else None
 
 
-def _page(row: Mapping[str, Any]) -> int:
-    return int(row["page"])
-
-
-def _evidence(headers: Sequence[str], line: Sequence[str]) -> str:
+def _evidence(headers: Sequence[str], line: Line) -> str:
     """The row as text: "Pin: VDD | Min: 1.7 | Max: 3.6"."""
     parts = [
         f"{header}: {text}" if header else text
-        for header, text in zip(headers, line, strict=True)
-        if text not in _EMPTY
+        for header, text in zip(headers, line.texts, strict=True)
+        if text not in EMPTY
     ]
     return " | ".join(parts)[:1_000]
