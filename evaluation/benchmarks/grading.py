@@ -1,0 +1,99 @@
+"""The functions that the task YAMLs name: grade all answers at once, then metrics a problem.
+
+lm-eval calls a filter once with every answer of a task, and `process_results` once a problem, one
+after the other. Simulation therefore happens in the filter: equal answers once, in parallel.
+A filtered answer is the JSON of a `Graded`. An answer without a verdict (`infra:*`) is left out
+of the metrics, never counted as wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from evaluation.statistics import pass_at_k
+from evaluation.verifiers import Verdict, verify
+from evaluation.verifiers.extraction import normalise
+
+# Outcomes of code that the simulator took; the others ended before it ran.
+RAN = frozenset({"pass", "mismatch"})
+_MENTION_WORDS = 60
+
+
+class Graded(NamedTuple):
+    """One answer and its verdict."""
+
+    answer: str
+    score: float | None
+    outcome: str
+    detail: str
+
+    @property
+    def passed(self) -> bool:
+        return self.score == 1.0
+
+
+def grade(responses: Sequence[Sequence[str]], docs: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """lm-eval filter: the answers of each document -> JSON of their `Graded`."""
+    jobs = {
+        (doc["verifier"], doc["ground_truth"], answer): None
+        for answers, doc in zip(responses, docs, strict=True)
+        for answer in answers
+    }
+    # Simulators are processes of their own, so threads are enough to keep every core busy.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        verdicts = dict(zip(jobs, pool.map(lambda job: verify(*job), jobs), strict=True))
+    return [
+        [
+            _pack(answer, verdicts[doc["verifier"], doc["ground_truth"], answer])
+            for answer in answers
+        ]
+        for answers, doc in zip(responses, docs, strict=True)
+    ]
+
+
+def _pack(answer: str, verdict: Verdict) -> str:
+    return json.dumps([answer, verdict.score, verdict.outcome, verdict.detail])
+
+
+def unpack(text: str) -> Graded:
+    """The `Graded` of a filtered response."""
+    return Graded(*json.loads(text))
+
+
+def accuracy(doc: dict[str, Any], results: Sequence[Any]) -> dict[str, float]:
+    """Metrics of a question: strictly right, and whether the reference is mentioned at all."""
+    graded = unpack(results[0][0])
+    if graded.score is None:
+        return {}
+    return {
+        "accuracy": float(graded.passed),
+        "mentions": float(graded.passed or mentions(graded.answer, doc["reference"])),
+    }
+
+
+def pass_rates(doc: dict[str, Any], results: Sequence[Any]) -> dict[str, float]:
+    """Metrics of a sampled problem: pass@k for each k that its graded samples allow."""
+    graded = [one for one in map(unpack, results[0]) if one.score is not None]
+    if not graded:
+        return {}
+    correct = sum(one.passed for one in graded)
+    rates = {f"pass@{k}": pass_at_k(len(graded), correct, k) for k in range(1, len(graded) + 1)}
+    return {**rates, "compiles": sum(one.outcome in RAN for one in graded) / len(graded)}
+
+
+def mentions(answer: str, reference: str) -> bool:
+    """Whether the reference stands in the answer as whole words: right but not in the form asked.
+
+    It tells "did not know" from "did not follow the form"; an echo of a passage also passes, so
+    it is no score, and a text of more than 60 words never counts.
+    """
+    if len(answer.split()) > _MENTION_WORDS:
+        return False
+    said, wanted = normalise(answer).split(), normalise(reference).split()
+    stripped = [word.strip(".,;:!?()[]\"'`*") for word in said]
+    size = len(wanted)
+    return any(wanted in (said[i : i + size], stripped[i : i + size]) for i in range(len(said)))

@@ -1,0 +1,188 @@
+"""Graded answers -> scores with intervals, paired comparisons, outcome counts.
+
+A score's value is a mean over problems; the first model is the baseline, and every other model is
+compared with it on the problems that both have a verdict for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from evaluation.benchmarks import BENCHMARKS, Benchmark
+from evaluation.benchmarks.grading import RAN, Graded, mentions
+from evaluation.problems import cluster_of
+from evaluation.statistics import mcnemar, mean_interval, paired_difference, pass_at_k
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Score(Frozen):
+    """One metric of one model: mean over `problems` with a 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+    problems: int
+
+
+class Comparison(Frozen):
+    """A model against the baseline on the same problems, on the headline metric."""
+
+    model: str
+    baseline: str
+    metric: str
+    problems: int
+    difference: float
+    low: float
+    high: float
+    wins: int  # problems where the model is better
+    losses: int
+    p_value: float | None  # exact McNemar; None where a problem has several samples
+    finding: str  # gain | loss | no difference shown
+
+
+class BenchmarkResult(Frozen):
+    """One benchmark over all models."""
+
+    name: str
+    problems: int
+    samples_per_problem: int
+    metric: str
+    scores: dict[str, dict[str, Score]]  # model -> metric -> score
+    outcomes: dict[str, dict[str, int]]  # model -> outcome -> answers
+    comparisons: list[Comparison]
+    without_verdict: int  # answers that no verdict could be had for
+    seconds: dict[str, float]  # model -> generation and grading
+
+
+Answers = Mapping[str, Sequence[Graded]]  # row id -> its samples
+
+
+def summarise(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    answers: Mapping[str, Answers],
+    *,
+    ks: Sequence[int],
+    seed: int,
+    seconds: Mapping[str, float],
+) -> BenchmarkResult:
+    """The result of benchmark `name`; `answers` by model, the baseline first."""
+    benchmark = BENCHMARKS[name]
+    by_row = {str(row["row_id"]): dict(row) for row in rows}
+    values = {model: _metrics(benchmark, by_row, graded, ks) for model, graded in answers.items()}
+    models = list(answers)
+    return BenchmarkResult(
+        name=name,
+        problems=len(rows),
+        samples_per_problem=max((len(g) for a in answers.values() for g in a.values()), default=0),
+        metric=benchmark.metric,
+        scores={model: _scores(values[model], by_row, seed) for model in models},
+        outcomes={model: _outcomes(answers[model]) for model in models},
+        comparisons=[
+            comparison
+            for model in models[1:]
+            for comparison in _compare(benchmark, models[0], model, values, by_row, seed)
+        ],
+        without_verdict=sum(
+            g.score is None for a in answers.values() for s in a.values() for g in s
+        ),
+        seconds=dict(seconds),
+    )
+
+
+def _metrics(
+    benchmark: Benchmark,
+    rows: Mapping[str, Mapping[str, Any]],
+    answers: Answers,
+    ks: Sequence[int],
+) -> dict[str, dict[str, float]]:
+    """Metric -> row id -> value. A problem without any verdict has no value."""
+    found: dict[str, dict[str, float]] = {}
+    for row_id in sorted(answers):
+        graded = [one for one in answers[row_id] if one.score is not None]
+        if not graded:
+            continue
+        if benchmark.sampled:
+            values = _sampled(graded, ks)
+        else:
+            said = mentions(graded[0].answer, rows[row_id]["answer"])
+            values = {
+                "accuracy": float(graded[0].passed),
+                "mentions": float(graded[0].passed or said),
+            }
+        for metric, value in values.items():
+            found.setdefault(metric, {})[row_id] = value
+    return found
+
+
+def _sampled(graded: Sequence[Graded], ks: Sequence[int]) -> dict[str, float]:
+    correct = sum(one.passed for one in graded)
+    values = {f"pass@{k}": pass_at_k(len(graded), correct, k) for k in ks if k <= len(graded)}
+    return {**values, "compiles": sum(one.outcome in RAN for one in graded) / len(graded)}
+
+
+def _scores(
+    values: Mapping[str, Mapping[str, float]], rows: Mapping[str, dict[str, Any]], seed: int
+) -> dict[str, Score]:
+    scores: dict[str, Score] = {}
+    for metric, by_row in values.items():
+        clusters = [cluster_of(rows[row_id]) for row_id in by_row]
+        interval = mean_interval(list(by_row.values()), clusters, seed=seed)
+        scores[metric] = Score(**interval._asdict(), problems=len(by_row))
+    return scores
+
+
+def _outcomes(answers: Answers) -> dict[str, int]:
+    counts = Counter(one.outcome for graded in answers.values() for one in graded)
+    return dict(sorted(counts.items()))
+
+
+def _compare(
+    benchmark: Benchmark,
+    baseline: str,
+    model: str,
+    values: Mapping[str, Mapping[str, Mapping[str, float]]],
+    rows: Mapping[str, dict[str, Any]],
+    seed: int,
+) -> list[Comparison]:
+    """The comparison, or nothing when no problem has a verdict for both."""
+    before = values[baseline].get(benchmark.metric, {})
+    after = values[model].get(benchmark.metric, {})
+    shared = sorted(before.keys() & after.keys())
+    if not shared:
+        return []
+    first, second = [before[r] for r in shared], [after[r] for r in shared]
+    clusters = [cluster_of(rows[row_id]) for row_id in shared]
+    interval = paired_difference(first, second, clusters, seed=seed)
+    p_value = None
+    if not benchmark.sampled:
+        p_value = mcnemar([v == 1 for v in first], [v == 1 for v in second]).p_value
+    return [
+        Comparison(
+            model=model,
+            baseline=baseline,
+            metric=benchmark.metric,
+            problems=len(shared),
+            difference=interval.value,
+            low=interval.low,
+            high=interval.high,
+            wins=sum(b > a for a, b in zip(first, second, strict=True)),
+            losses=sum(b < a for a, b in zip(first, second, strict=True)),
+            p_value=p_value,
+            finding=_finding(interval.low, interval.high),
+        )
+    ]
+
+
+def _finding(low: float, high: float) -> str:
+    """What the interval of a difference allows to say."""
+    if low > 0:
+        return "gain"
+    return "loss" if high < 0 else "no difference shown"

@@ -1,0 +1,103 @@
+"""Estimates and their uncertainty: pass@k, clustered bootstrap intervals, paired tests.
+
+Everything is over problems, not over samples: several answers to one problem, and several
+phrasings of one fact, are one cluster, resampled together. (Treating 5 samples of 153 problems as
+765 independent ones halves the standard error that is really there.)
+
+Not covered: correction for looking at many benchmarks at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+RESAMPLES = 10_000
+CONFIDENCE = 0.95
+
+
+class Interval(NamedTuple):
+    """An estimate with its confidence interval. Equal bounds when there is one cluster only."""
+
+    value: float
+    low: float
+    high: float
+
+
+class McNemar(NamedTuple):
+    """Problems that only one of two models solves, and the exact two-sided p-value."""
+
+    only_first: int
+    only_second: int
+    p_value: float
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float:
+    """Unbiased estimate that one of `k` samples passes, from `correct` of `samples` that did.
+
+    1 - C(n-c, k) / C(n, k), Chen et al. 2021. Raises `ValueError` unless 0 <= c <= n and
+    1 <= k <= n.
+    """
+    if not (0 <= correct <= samples and 1 <= k <= samples):
+        raise ValueError(f"pass@{k} needs 0 <= correct <= samples >= k, got {correct} of {samples}")
+    return 1.0 - math.comb(samples - correct, k) / math.comb(samples, k)
+
+
+def mean_interval(values: Sequence[float], clusters: Sequence[str], *, seed: int = 0) -> Interval:
+    """Mean of `values` with a percentile bootstrap over `clusters` (one label per value).
+
+    Raises `ValueError` when there are no values.
+    """
+    sums, counts = _by_cluster(values, clusters)
+    means = _resampled_means(sums, counts, seed)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return Interval(float(sums.sum() / counts.sum()), float(low), float(high))
+
+
+def paired_difference(
+    first: Sequence[float], second: Sequence[float], clusters: Sequence[str], *, seed: int = 0
+) -> Interval:
+    """Mean of `second - first` on the same problems, with its bootstrap interval."""
+    if len(first) != len(second):
+        raise ValueError(f"paired values differ in number: {len(first)} and {len(second)}")
+    gains = [b - a for a, b in zip(first, second, strict=True)]
+    return mean_interval(gains, clusters, seed=seed)
+
+
+def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
+    """Exact test of whether two models differ, from the problems that only one of them solves."""
+    from scipy.stats import binomtest
+
+    pairs = list(zip(first, second, strict=True))
+    only_first = sum(a and not b for a, b in pairs)
+    only_second = sum(b and not a for a, b in pairs)
+    discordant = only_first + only_second
+    p_value = binomtest(only_first, discordant, 0.5).pvalue if discordant else 1.0
+    return McNemar(only_first, only_second, float(p_value))
+
+
+def _by_cluster(values: Sequence[float], clusters: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Sum and size of each cluster, clusters in sorted order so that input order is no matter."""
+    if len(values) != len(clusters) or not values:
+        raise ValueError(f"{len(values)} values with {len(clusters)} cluster labels")
+    names, members = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)
+    sums = np.zeros(len(names))
+    # Sorted within a cluster: floating-point sums must not depend on the rows' order.
+    order = np.lexsort((np.asarray(values), members))
+    np.add.at(sums, members[order], np.asarray(values, dtype=float)[order])
+    return sums, np.bincount(members).astype(float)
+
+
+def _resampled_means(sums: np.ndarray, counts: np.ndarray, seed: int) -> np.ndarray:
+    """Means of `RESAMPLES` draws of clusters with replacement, in blocks to bound memory."""
+    rng = np.random.default_rng(seed)
+    block = max(1, 2_000_000 // len(sums))
+    means: list[np.ndarray] = []
+    for start in range(0, RESAMPLES, block):
+        drawn = rng.integers(0, len(sums), size=(min(block, RESAMPLES - start), len(sums)))
+        means.append(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
+    return np.concatenate(means)
