@@ -5,15 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from slurm_on_one_host import Cluster
 
 from training.cluster.job import TERMINAL, Job, JobHandle, JobState, JobStatus
 from training.cluster.slurm import SlurmLauncher, SlurmOptions
@@ -21,7 +20,6 @@ from workspace.errors import TransientError, UserError
 
 pytestmark = pytest.mark.slurm
 
-ONE_HOST = Path(__file__).resolve().parents[2] / "deploy" / "slurm" / "one-host"
 NASTY = (
     "plain",
     "",
@@ -36,36 +34,8 @@ NASTY = (
 _numbers = itertools.count(1)
 
 
-def one_host(action: str, folder: Path) -> str:
-    done = subprocess.run(
-        [str(ONE_HOST), action, "--dir", str(folder)], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of a running cluster; `SLURM_CONF` points at it."""
-    if os.geteuid() != 0:
-        pytest.skip("a one-host Slurm cluster needs root")
-    missing = [
-        program
-        for program in ("slurmctld", "slurmd", "munged", "sbatch")
-        if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is None
-    ]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
-    folder = tmp_path_factory.mktemp("slurm")
-    one_host("start", folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
-        yield folder
-    one_host("stop", folder)
-
-
 @pytest.fixture
-def launcher(cluster: Path) -> SlurmLauncher:
+def launcher(cluster: Cluster) -> SlurmLauncher:
     return SlurmLauncher(SlurmOptions(cancel_grace_s=20))
 
 
@@ -202,7 +172,7 @@ def test_cancel_lets_the_ranks_save(launcher: SlurmLauncher, job: Job) -> None:
     assert (job.attempt_dir / "stop-requested").exists()
 
 
-def test_cancel_ends_a_job_that_does_not_listen(cluster: Path, job: Job) -> None:
+def test_cancel_ends_a_job_that_does_not_listen(cluster: Cluster, job: Job) -> None:
     launcher = SlurmLauncher(SlurmOptions(cancel_grace_s=1))
     source = "import os, time; print(os.getpid(), flush=True); time.sleep(300)"
     job = replace(job, command=("-c", source))
@@ -224,7 +194,7 @@ def test_cancel_removes_a_job_that_waits(launcher: SlurmLauncher, job: Job) -> N
     assert ended(launcher, handle, job).state is JobState.CANCELLED
 
 
-def test_the_walltime_signal_reaches_the_ranks(cluster: Path, job: Job) -> None:
+def test_the_walltime_signal_reaches_the_ranks(cluster: Cluster, job: Job) -> None:
     # One minute of limit, the signal 55 s before its end; Slurm looks up to a minute early.
     launcher = SlurmLauncher(SlurmOptions(signal_lead_s=58))
     job = replace(job, command=("-c", STOPPABLE), time_limit_s=60)
@@ -237,7 +207,7 @@ def test_excluded_nodes_are_not_used(launcher: SlurmLauncher, job: Job) -> None:
     assert (job.attempt_dir / "nodes.txt").read_text() == "node2\nnode3\n"
 
 
-def test_a_refused_job_says_why(cluster: Path, job: Job) -> None:
+def test_a_refused_job_says_why(cluster: Cluster, job: Job) -> None:
     launcher = SlurmLauncher(SlurmOptions(partition="nowhere"))
     with pytest.raises(UserError, match="nowhere"):
         launcher.submit(job)
@@ -245,12 +215,12 @@ def test_a_refused_job_says_why(cluster: Path, job: Job) -> None:
 
 
 def test_a_dead_node_loses_the_job_and_is_named(
-    launcher: SlurmLauncher, cluster: Path, job: Job, tmp_path: Path
+    launcher: SlurmLauncher, cluster: Cluster, job: Job, tmp_path: Path
 ) -> None:
     job = replace(job, command=("-c", "import time; time.sleep(300)"))
     handle = launcher.submit(job)
     until(launcher, handle, job, JobState.RUNNING)
-    os.kill(int((cluster / "run" / "node2.pid").read_text()), signal.SIGKILL)
+    os.kill(cluster.daemon("node2"), signal.SIGKILL)
     status = until(launcher, handle, job, JobState.LOST)
     assert status.nodes == ("node2",)
     assert "a node failed; not usable: node2" in status.detail
@@ -264,7 +234,7 @@ def test_a_dead_node_loses_the_job_and_is_named(
     )
     assert ended(launcher, launcher.submit(retry), retry).state is JobState.SUCCEEDED
     assert (retry.attempt_dir / "nodes.txt").read_text() == "node1\nnode3\n"
-    assert "3 nodes are up" in one_host("start", cluster)
+    assert "3 nodes are up" in cluster.call("start")
 
 
 def test_a_job_that_slurm_requeued_is_replaced(launcher: SlurmLauncher, job: Job) -> None:
@@ -279,7 +249,7 @@ def test_a_job_that_slurm_requeued_is_replaced(launcher: SlurmLauncher, job: Job
 
 
 def test_a_forgotten_job_is_found_in_the_completion_log(
-    launcher: SlurmLauncher, cluster: Path, job: Job
+    launcher: SlurmLauncher, cluster: Cluster, job: Job
 ) -> None:
     handle = launcher.submit(job)
     ended(launcher, handle, job)
@@ -293,11 +263,11 @@ def test_a_forgotten_job_is_found_in_the_completion_log(
 
 
 def test_a_stopped_controller_is_transient(
-    launcher: SlurmLauncher, cluster: Path, job: Job
+    launcher: SlurmLauncher, cluster: Cluster, job: Job
 ) -> None:
     handle = launcher.submit(job)
     ended(launcher, handle, job)
-    pid = int((cluster / "run" / "slurmctld.pid").read_text())
+    pid = cluster.daemon("slurmctld")
     launcher.client._timeout_s, launcher.client._delays_s = 2.0, ()
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -308,7 +278,7 @@ def test_a_stopped_controller_is_transient(
         os.kill(pid, signal.SIGCONT)
 
 
-def test_the_client_reads_this_cluster(launcher: SlurmLauncher, cluster: Path) -> None:
+def test_the_client_reads_this_cluster(launcher: SlurmLauncher, cluster: Cluster) -> None:
     from training.cluster.slurm_output import expand_nodes
 
     client = launcher.client

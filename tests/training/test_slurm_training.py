@@ -1,0 +1,77 @@
+"""Training on a real Slurm: two nodes, a rank killed, the run goes on and is published."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from slurm_on_one_host import Cluster
+from tiny_training import question, tiny_config, weights_hash, write_dataset, write_tiny_model
+
+from training.cluster.job import JobState
+from training.metrics import METRICS_NAME, MetricsFollower, read_metrics
+from training.train import plan, train
+from workspace import registry
+from workspace.paths import Workspace
+
+pytestmark = pytest.mark.slurm
+
+STEPS = 60
+ROWS = [question(number) for number in range(64)]
+
+
+def kill_rank_after_step(step: int, attempt_dir: Path, rank: int) -> bool:
+    """SIGKILL to one rank's trainer once it has trained `step` steps; whether that came to pass."""
+    metrics = MetricsFollower(attempt_dir / METRICS_NAME)
+    deadline = time.monotonic() + 300
+    while not any(seen.step > step for seen in metrics.new()):
+        if (attempt_dir / "outcome.json").exists() or time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    marks = {f"DSM_ATTEMPT_DIR={attempt_dir}".encode(), f"RANK={rank}".encode()}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if marks <= set((entry / "environ").read_bytes().split(b"\0")):
+                os.kill(int(entry.name), signal.SIGKILL)
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def test_a_killed_rank_costs_only_the_steps_since_the_checkpoint(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    base = write_tiny_model(tmp_path / "base")
+    workspace = tmp_path / "workspace"
+    write_dataset(workspace, ROWS)
+    config = tiny_config(workspace, base, steps=STEPS, launcher="slurm", nodes=2, time_limit_s=600)
+    stage = plan(config).folder.stage("sft")
+
+    with ThreadPoolExecutor() as pool:
+        killed = pool.submit(kill_rank_after_step, 10, stage.attempt(1), 1)
+        result = train(config)
+        assert killed.result()
+
+    lost = json.loads((stage.attempt(1) / "outcome.json").read_text())
+    assert (lost["state"], lost["nodes"]) == (JobState.LOST, [])
+    assert "rank 1 on node2 was killed by signal 9" in lost["detail"]
+    assert stage.latest_attempt() == 2
+    steps = read_metrics(result.directory.parent, "sft")
+    assert [step.step for step in steps] == list(range(1, STEPS + 1))
+    resumed_at = min(step.step for step in steps if step.attempt == 2)
+    assert resumed_at == lost["newest_checkpoint"] + 1 > 10
+    for attempt in (1, 2):
+        assert (stage.attempt(attempt) / "nodes.txt").read_text() == "node1\nnode2\n"
+    [version] = registry.versions(Workspace(workspace), "dsm")
+    assert workspace / version.path == result.directory
+
+    # The same ranks on this machine, undisturbed: the same weights, bit for bit.
+    write_dataset(tmp_path / "local", ROWS)
+    undisturbed = train(tiny_config(tmp_path / "local", base, steps=STEPS, processes_per_node=2))
+    assert weights_hash(result.directory) == weights_hash(undisturbed.directory)
