@@ -1,0 +1,85 @@
+"""prefect.yaml: every deployment can be run, its form is ordered, described and bounded."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from workspace.config import StageConfig
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+FLOWS = sorted(
+    path.stem for path in (REPOSITORY / "flows").glob("[a-z]*.py") if path.stem != "serve"
+)
+FILE: dict[str, Any] = yaml.safe_load((REPOSITORY / "prefect.yaml").read_text(encoding="utf-8"))
+DEPLOYMENTS: list[dict[str, Any]] = FILE["deployments"]
+
+
+def name_of(deployment: dict[str, Any]) -> str:
+    return str(deployment["name"])
+
+
+def load(deployment: dict[str, Any]) -> Any:
+    """The flow of a deployment, as a worker loads it."""
+    from prefect.flows import load_flow_from_entrypoint
+
+    path, _, name = deployment["entrypoint"].partition(":")
+    return load_flow_from_entrypoint(f"{REPOSITORY / path}:{name}")
+
+
+def test_every_flow_has_a_deployment() -> None:
+    assert sorted(d["entrypoint"].split("/")[1].split(".")[0] for d in DEPLOYMENTS) == FLOWS
+
+
+@pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=name_of)
+class TestDeployment:
+    def test_its_flow_loads_and_takes_the_parameters(self, deployment: dict[str, Any]) -> None:
+        flow = load(deployment)
+        assert flow.name == deployment["entrypoint"].partition(":")[2]
+        flow.validate_parameters(deployment["parameters"])
+
+    def test_its_form_is_ordered_described_and_bounded(self, deployment: dict[str, Any]) -> None:
+        schema = load(deployment).parameters.model_dump()
+        for model in schema["definitions"].values():
+            fields = model.get("properties", {})
+            positions = [field["position"] for field in fields.values()]
+            assert len(set(positions)) == len(positions), model["title"]
+            for name, field in fields.items():
+                where = f"{model['title']}.{name}"
+                assert field.get("description"), where
+                assert _is_bounded(field), where
+
+    def test_its_schedules_are_named_and_off(self, deployment: dict[str, Any]) -> None:
+        for schedule in deployment["schedules"]:
+            assert schedule["slug"]
+            assert schedule["active"] is False
+
+
+def _is_bounded(field: dict[str, Any]) -> bool:
+    """A number has a lower bound; other kinds need none."""
+    kinds = [field, *field.get("anyOf", [])]
+    numbers = [kind for kind in kinds if kind.get("type") in ("integer", "number")]
+    return all("minimum" in kind or "exclusiveMinimum" in kind for kind in numbers)
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_a_flows_door_and_its_form_are_the_same_model(name: str) -> None:
+    module = importlib.import_module(f"flows.{name}")
+    (parameter,) = getattr(module, name).parameters.properties
+    assert parameter == "config"
+    assert issubclass(module.DOOR.config, StageConfig)
+
+
+EXAMPLES = sorted((REPOSITORY / "examples").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_every_shipped_configuration_loads(path: Path) -> None:
+    from flows._pipeline import PipelineConfig
+    from workspace.config import read_yaml
+
+    PipelineConfig.parse({"sources": ["x"], **read_yaml(path)}, origin=path.name)
