@@ -100,8 +100,10 @@ def _finish(
     parsed = _with_language_and_licence(parsed)
     rows = build_rows(job.doc_id, parsed, size_bytes=job.bytes)
     from importlib.util import find_spec
+
     if find_spec("corpus.summaries") and find_spec("corpus.chunks"):
         from corpus import chunks, summaries
+
         rows.summaries = summaries.summarise(rows)
         rows.chunks = chunks.chunk(rows, context.chunk_tokens)
     quarantine: list[Row] = [

@@ -87,12 +87,12 @@ def _totals(manifest: Manifest) -> Iterator[str]:
 def _document_lines(documents: Sequence[Row]) -> Iterator[str]:
     yield "| file | format | pages | elements | tables | images | modules | status |"
     yield "|---|---|---:|---:|---:|---:|---:|---|"
-    for row in documents[:MAX_LISTED]:
+    for row in sorted(documents, key=lambda row: row["uri"])[:MAX_LISTED]:
         counts = [row[f"n_{name}"] for name in ("pages", "elements", "tables", "images", "modules")]
-        cells = [_escape(row["uri"]), row["format"], *map(str, counts), row["status"]]
+        cells = [_code(row["uri"]), row["format"], *map(str, counts), row["status"]]
         yield f"| {' | '.join(cells)} |"
         for copy in row["uris"][1:]:
-            yield f"| {_escape(copy)} | {row['format']} | | | | | | copy of the line above |"
+            yield f"| {_code(copy)} | {row['format']} | | | | | | copy of the line above |"
     if len(documents) > MAX_LISTED:
         yield f"\n{len(documents) - MAX_LISTED} more are in the `documents` table."
 
@@ -106,20 +106,19 @@ def _quarantine_lines(manifest: Manifest, quarantine: Sequence[Row]) -> Iterator
     yield ""
     yield "| file | page | stage | reason | detail |"
     yield "|---|---:|---|---|---|"
-    for row in quarantine[:MAX_LISTED]:
+    for row in sorted(quarantine, key=lambda row: (row["uri"], row["page"]))[:MAX_LISTED]:
         page = str(row["page"]) if row["page"] else "all"
-        cells = [row["uri"], page, row["stage"], row["reason"], row["detail"][:200]]
-        yield f"| {' | '.join(map(_escape, cells))} |"
+        detail = _code(row["detail"][:200])
+        cells = [_code(row["uri"]), page, row["stage"], row["reason"], detail]
+        yield f"| {' | '.join(cells)} |"
     if len(quarantine) > MAX_LISTED:
         yield f"\n{len(quarantine) - MAX_LISTED} more are in the `quarantine` table."
 
 
-def _escape(text: str) -> str:
-    """File names and messages come from outside: no markup, one line."""
-    flat = " ".join(text.split())
-    for mark in "\\`*_[]<>|!#":
-        flat = flat.replace(mark, f"\\{mark}" if mark not in "<>" else f"&#{ord(mark)};")
-    return flat
+def _code(text: str) -> str:
+    """File names and messages come from outside: one line, no markup."""
+    flat = " ".join(text.split()).replace("`", "'").replace("|", "\\|")
+    return f"`{flat}`" if flat else ""
 
 
 def contact_sheet(folder: Path, manifest: Manifest) -> bytes | None:

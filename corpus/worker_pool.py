@@ -5,8 +5,8 @@
         for outcome in pool.outcomes(): ...
 
 One hanging or exploding document costs itself only: the parent watches CPU and wall time of each
-task and kills the child's whole process group past its limit; a child that dies is an outcome, not
-an error. Each {"page": n} from a child starts the clock anew. Children are started with a plain
+task and kills the child with all that it started past its limit; a child that dies is an outcome,
+not an error. Each {"page": n} from a child starts the clock anew. Children are started with a plain
 `python -m corpus.worker`, so they import neither Prefect nor the parent's `__main__`.
 """
 
@@ -241,8 +241,10 @@ class WorkerPool:
         process = child.process
         assert process.stdin is not None and process.stdout is not None
         self._selector.unregister(process.stdout)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        # Converters that a parser started may have a process group of their own.
+        for pid in [*_descendants(process.pid), process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         process.wait()
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
@@ -276,11 +278,21 @@ def _tail(stream: Any) -> str:
     return " ".join(stream.read().decode("utf-8", "replace").split())
 
 
+def _descendants(pid: int) -> list[int]:
+    """Processes started by `pid`, directly or not."""
+    try:
+        listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    except OSError:
+        return []
+    children = [int(child) for child in listed.split()]
+    return [*children, *(deeper for child in children for deeper in _descendants(child))]
+
+
 def _cpu_seconds(pid: int) -> float:
-    """User and system time of a process, 0 when it is gone."""
+    """User and system time of a process and its ended children, 0 when it is gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return 0.0
     fields = stat.rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    return sum(int(value) for value in fields[11:15]) / _TICKS

@@ -129,8 +129,8 @@ def _body_size(paragraphs: Iterable[Paragraph]) -> float:
     """The size in which most characters are set."""
     weights: Counter[float] = Counter()
     for paragraph in paragraphs:
-        if not paragraph.mono:
-            for line in paragraph.lines:
+        for line in paragraph.lines:
+            if not line.mono:
                 weights[line.size] += len(line.text)
     if not weights:
         return 10.0

@@ -142,3 +142,6 @@ def _parse_svg(path: Path, options: ParseOptions) -> ParsedDocument:
         image=ParsedImage(drawn.png, drawn.width_px, drawn.height_px),
     )
     return ParsedDocument("svg", drawn.parser, (page,), (element,))
+
+
+FORMATS: Final = dict.fromkeys(("png", "jpeg", "tiff", "gif", "bmp", "webp", "svg"), parse)

@@ -1,7 +1,8 @@
 """Running headers, footers and page numbers: lines near a page's edge that come again and again.
 
 A line counts as furniture when its text, digits aside, stands at the same height on at least three
-nearby pages (chapter titles run only through their chapter), or when it is a page number.
+nearby pages (chapter titles run only through their chapter), when it stands where most pages have
+such a line, or when it is a number that grows with the page.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from corpus.parsers.pdf_raw import RawLine, RawPage
 
@@ -17,35 +18,66 @@ EDGE: Final = 0.12  # of the page's height
 MIN_PAGES: Final = 3
 # Pages on which a line stands must be at most this many times its count apart.
 SPREAD: Final = 4
+# A height at which this share of the pages has furniture is furniture on the others too.
+USUAL_SHARE: Final = 0.25
 _HEIGHT_STEP_PT: Final = 6.0
 _PAGE_NUMBER: Final = re.compile(
-    r"^[\W_]*(?:page\s*)?(?:\d{1,5}|[ivxlc]{1,7})(?:\s*(?:of|/)\s*\d{1,5})?[\W_]*$", re.IGNORECASE
+    r"^[\W_]*(?:page\s*)?(?:(?P<digits>\d{1,5})|(?P<roman>[ivxlc]{1,7}))"
+    r"(?:\s*(?:of|/)\s*\d{1,5})?[\W_]*$",
+    re.IGNORECASE,
 )
+_ROMAN: Final = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 
-# (page, position among the page's lines) -> category
-Furniture = dict[tuple[int, int], str]
+
+class Place(NamedTuple):
+    """A line: its page, and its position among the page's lines in their stored order."""
+
+    page: int
+    position: int
+
+
+Furniture = dict[Place, str]
+
+
+class _Edge(NamedTuple):
+    """Where a line near the edge stands."""
+
+    side: str
+    height: int
+    size: int
 
 
 def find_furniture(pages: Iterable[RawPage]) -> Furniture:
-    """Category (Header, Footer, PageNumber) of each line that is furniture.
-
-    Positions count through the page's blocks and lines in their stored order.
-    """
-    places: dict[tuple[str, str, int], list[tuple[int, int]]] = defaultdict(list)
-    found: Furniture = {}
+    """Category (Header, Footer, PageNumber) of each line that is furniture."""
+    texts: dict[tuple[_Edge, str], list[Place]] = defaultdict(list)
+    numbers: dict[tuple[str, int], list[Place]] = defaultdict(list)
+    edges: dict[_Edge, list[Place]] = defaultdict(list)
+    n_pages = 0
     for page in pages:
+        n_pages += 1
         for position, line in enumerate(page_lines(page)):
-            side = _side(line, page)
-            if not side:
+            edge = _edge(line, page)
+            if edge is None:
                 continue
-            if _PAGE_NUMBER.match(line.text):
-                found[page.page, position] = "PageNumber"
-                continue
-            key = (side, re.sub(r"\d+", "#", line.text), round(line.box.y0 / _HEIGHT_STEP_PT))
-            places[key].append((page.page, position))
-    for (side, _, _), where in places.items():
-        if _runs(sorted({page for page, _ in where})):
-            found.update(dict.fromkeys(where, side))
+            place = Place(page.page, position)
+            number = page_number(line.text)
+            if number is not None:
+                numbers[edge.side, number - page.page].append(place)
+            else:
+                texts[edge, re.sub(r"\d+", "#", line.text)].append(place)
+                edges[edge].append(place)
+    found: Furniture = {}
+    for places in numbers.values():
+        if len({place.page for place in places}) >= 2:
+            found.update(dict.fromkeys(places, "PageNumber"))
+    usual: dict[_Edge, set[int]] = defaultdict(set)
+    for (edge, _), places in texts.items():
+        if _runs(sorted({place.page for place in places})):
+            found.update(dict.fromkeys(places, edge.side))
+            usual[edge].update(place.page for place in places)
+    for edge, on_pages in usual.items():
+        if len(on_pages) >= max(MIN_PAGES, USUAL_SHARE * n_pages):
+            found.update(dict.fromkeys(edges[edge], edge.side))
     return found
 
 
@@ -53,12 +85,27 @@ def page_lines(page: RawPage) -> list[RawLine]:
     return [line for block in page.blocks for line in block.lines]
 
 
-def _side(line: RawLine, page: RawPage) -> str:
+def page_number(text: str) -> int | None:
+    """The number that a line such as `12`, `- xii -` or `Page 3 of 9` states."""
+    match = _PAGE_NUMBER.match(text)
+    if not match:
+        return None
+    return int(match["digits"]) if match["digits"] else _roman(match["roman"].lower())
+
+
+def _roman(letters: str) -> int:
+    values = [_ROMAN[letter] for letter in letters]
+    following = [*values[1:], 0]
+    return sum(-v if v < after else v for v, after in zip(values, following, strict=True))
+
+
+def _edge(line: RawLine, page: RawPage) -> _Edge | None:
+    height = round(line.box.y0 / _HEIGHT_STEP_PT)
     if line.box.y1 <= EDGE * page.height_pt:
-        return "Header"
+        return _Edge("Header", height, round(line.size))
     if line.box.y0 >= (1 - EDGE) * page.height_pt:
-        return "Footer"
-    return ""
+        return _Edge("Footer", height, round(line.size))
+    return None
 
 
 def _runs(numbers: list[int]) -> bool:

@@ -22,6 +22,8 @@ BULLET: Final = re.compile(rf"^(?:[{_GLYPHS}]\s*|[–—*-]\s+)(?=\S)")
 LIST_MARKER: Final = re.compile(
     rf"^(?:[{_GLYPHS}]\s*\S|[–—*-]\s|\(?(?:\d{{1,2}}|[a-z]|[ivx]{{1,4}})[.)]\s+\S)"
 )
+# Code goes on after this much empty space, in line heights.
+BLANK_LINES: Final = 2.6
 _ENDS: Final = re.compile(r"[.:;!?]['\")\]]?$")
 
 
@@ -101,6 +103,8 @@ def join_code(lines: Iterable[RawLine]) -> str:
             gap = round((line.box.x0 - previous.box.x1) / advance)
             text[-1] += " " * max(gap, 1) + line.text
         else:
+            if previous is not None and line.box.y0 - previous.box.y1 > 0.8 * line.height:
+                text.append("")
             text.append(" " * round((line.box.x0 - left) / advance) + line.text)
         previous = line
     return "\n".join(text)
@@ -115,7 +119,7 @@ def _begins_new(group: Sequence[RawLine], line: RawLine) -> bool:
     if LIST_MARKER.match(line.text) and not line.mono:
         return True
     gap = line.box.y0 - last.box.y1
-    if gap > 0.8 * last.height:
+    if gap > (BLANK_LINES * last.height if line.mono else 0.8 * last.height):
         return True
     # A bold line above plain ones is a heading that was set without space.
     return last.bold and not line.bold and all(item.bold for item in group) and not line.mono
@@ -132,7 +136,8 @@ def _goes_on(first: Paragraph, second: Paragraph) -> bool:
     if not same_style or not last.upright:
         return False
     gap = line.box.y0 - last.box.y1
-    if not -0.5 * last.height <= gap <= 0.6 * last.height:
+    limit = BLANK_LINES if first.mono else 0.6
+    if not -0.5 * last.height <= gap <= limit * last.height:
         return False
     if horizontal_overlap(first.box, second.box) < 0.5:
         return False

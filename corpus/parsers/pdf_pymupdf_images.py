@@ -31,6 +31,8 @@ _FIGURE_CAPTION: Final = re.compile(r"^fig(?:ure|\.)?\s*[\dA-Z]", re.IGNORECASE)
 # A figure is at least this wide and high, and its caption at most this far away.
 MIN_FIGURE_PT: Final = 40.0
 CAPTION_GAP_PT: Final = 50.0
+MAX_LABEL_CHARS: Final = 60
+LABEL_GAP_PT: Final = 10.0
 
 
 class Stored(NamedTuple):
@@ -160,7 +162,7 @@ class ImageExtractor:
                 continue
             best = min(near, key=lambda box: (vertical_gap(box, caption), -area(box)))
             regions.remove(best)
-            image = self._render(page, best, files)
+            image = self._render(page, _with_labels(best, blocks, caption), files)
             if image:
                 found.images.append(image)
 
@@ -198,6 +200,23 @@ def _near(first: Box, second: Box, gap: float) -> bool:
         and first.y0 - gap <= second.y1
         and second.y0 - gap <= first.y1
     )
+
+
+def _with_labels(figure: Box, blocks: Sequence[RawBlock], caption: Box) -> Box:
+    """The figure grown by the words set around it: axis names, legends."""
+    grown = figure
+    for block in blocks:
+        words = sum(len(line.text) for line in block.lines)
+        inside = min(block.box.x1, figure.x1) - max(block.box.x0, figure.x0)
+        if (
+            block.box != caption
+            and words <= MAX_LABEL_CHARS
+            and vertical_gap(block.box, figure) <= LABEL_GAP_PT
+            and inside >= 0.8 * (block.box.x1 - block.box.x0)
+            and not _FIGURE_CAPTION.match(block.lines[0].text)
+        ):
+            grown = enclose([grown, block.box])
+    return grown
 
 
 def _is_visible(box: Box, shown: Box) -> bool:

@@ -25,7 +25,8 @@ from corpus.parsed import (
 from corpus.parsers.boxes import contains_centre, enclose
 from corpus.parsers.captions import caption_kind, match_captions
 from corpus.parsers.headings import HeadingModel, is_leader
-from corpus.parsers.page_furniture import Furniture, find_furniture
+from corpus.parsers.line_numbers import find_line_numbers
+from corpus.parsers.page_furniture import Furniture, Place, find_furniture, page_lines
 from corpus.parsers.paragraphs import BULLET, LIST_MARKER, Paragraph, join_broken, split_block
 from corpus.parsers.pdf_raw import RawImage, RawLine, RawOutline, RawPage, RawTable
 from corpus.parsers.reading_order import sort_reading_order
@@ -35,7 +36,9 @@ LoadImage = Callable[[str], bytes]
 GARBLED_SHARE: Final = 0.1
 MIN_GARBLED_CHARS: Final = 20
 
-_NUMBER_ALONE: Final = re.compile(r"^(?:\d{1,2}(?:\.\d{1,2}){0,3}|[A-Z])\.?$")
+_NUMBER_ALONE: Final = re.compile(
+    r"^(?:\d{1,2}(?:\.\d{1,2}){0,3}|[A-Z]|(?:chapter|appendix|part)\s+[\dA-Z]+)\.?$", re.IGNORECASE
+)
 
 _Region = Paragraph | RawTable | RawImage
 
@@ -49,6 +52,7 @@ class _Page:
     headers: list[tuple[str, RawLine]] = field(default_factory=list)
     footers: list[tuple[str, RawLine]] = field(default_factory=list)
     labels: dict[int, list[str]] = field(default_factory=dict)  # picture -> words drawn in it
+    n_line_numbers: int = 0
 
 
 def build_document(
@@ -68,9 +72,11 @@ def build_document(
         elements += found
         parsed_pages.append(_parsed_page(part.raw, found))
     metadata = dict(outline.metadata)
-    tiny = sum(page.n_tiny_images for page in pages)
-    if tiny:
-        metadata["tiny_images_left_out"] = str(tiny)
+    left_out = {
+        "tiny_images_left_out": sum(page.n_tiny_images for page in pages),
+        "line_numbers_left_out": sum(part.n_line_numbers for part in parts),
+    }
+    metadata |= {name: str(count) for name, count in left_out.items() if count}
     return ParsedDocument(
         format="pdf",
         parser=outline.parser,
@@ -111,12 +117,16 @@ def _without_tables(page: RawPage) -> RawPage:
 def _take_apart(page: RawPage, furniture: Furniture) -> _Page:
     part = _Page(page)
     position = -1
+    numbers = find_line_numbers(page_lines(page))
+    part.n_line_numbers = len(numbers)
     paragraphs: list[Paragraph] = []
     for block in page.blocks:
         flowing = []
         for line in block.lines:
             position += 1
-            category = furniture.get((page.page, position))
+            category = furniture.get(Place(page.page, position))
+            if position in numbers:
+                continue
             if category:
                 upper = line.box.y1 < page.height_pt / 2
                 (part.headers if upper else part.footers).append((category, line))
@@ -167,7 +177,7 @@ def _page_elements(
             flow.append(_image_element(part.raw.page, region, caption, labels, load_image))
         else:
             element = _text_element(part.raw.page, region, headings)
-            if flow and element.category == "Title" and _NUMBER_ALONE.match(flow[-1].text):
+            if flow and element.category == "Title" and _NUMBER_ALONE.match(flow[-1].text.strip()):
                 element = _with_number(flow.pop(), element)
             flow.append(element)
     return [
