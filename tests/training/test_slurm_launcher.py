@@ -3,66 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from slurm_in_memory import Scheduler
 
 from training.cluster.job import Job, JobHandle, JobState
 from training.cluster.slurm import SlurmLauncher, SlurmOptions
-from training.cluster.slurm_client import SlurmClient
-from training.cluster.slurm_output import ExitStatus, JobInfo, NodeInfo
+from training.cluster.slurm_output import ExitStatus, JobInfo
 from workspace.errors import TransientError, UserError
 
 KEY = "dsm-run-sft-1"
-
-
-class Scheduler(SlurmClient):
-    """A slurmctld in memory. `lost_answers`: submissions that arrive but are not acknowledged."""
-
-    def __init__(self) -> None:
-        super().__init__(sleep=lambda seconds: None)
-        self.jobs: dict[str, JobInfo] = {}
-        self.history: dict[str, JobInfo] = {}
-        self.down: set[str] = set()
-        self.submitted = 0
-        self.lost_answers = 0
-        self.unreachable = 0
-        self.cancelled: list[tuple[str, str | None]] = []
-
-    def submit(self, script: Path) -> str:
-        if self.unreachable:
-            self.unreachable -= 1
-            raise TransientError("sbatch: Unable to contact slurm controller")
-        self.submitted += 1
-        job_id = str(100 + self.submitted)
-        self.jobs[job_id] = JobInfo(job_id, "PENDING", KEY, str(script.parent), "Priority")
-        if self.lost_answers:
-            self.lost_answers -= 1
-            raise TransientError("sbatch: Socket timed out on send/recv operation")
-        return job_id
-
-    def job(self, job_id: str) -> JobInfo | None:
-        return self.jobs.get(job_id)
-
-    def own_jobs(self, name: str | None = None) -> list[JobInfo]:
-        return [job for job in self.jobs.values() if name in (None, job.name)]
-
-    def cancel(self, job_id: str, *, signal: str | None = None, batch_only: bool = False) -> None:
-        self.cancelled.append((job_id, signal))
-        if signal is None and job_id in self.jobs:
-            self.jobs[job_id] = replace(self.jobs[job_id], state="CANCELLED")
-
-    def nodes(self, names: Iterable[str] = ()) -> list[NodeInfo]:
-        return [NodeInfo(name, "down" if name in self.down else "idle", True) for name in names]
-
-    def finished(self, job_id: str, name: str) -> JobInfo | None:
-        found = self.history.get(job_id)
-        return found if found and found.name == name else None
-
-    def set(self, job_id: str, **changes: object) -> None:
-        self.jobs[job_id] = replace(self.jobs[job_id], **changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ class SlurmLauncher:
                 )
             return known
         script = write_script(job, self.options)
-        job_id = self._find(job) or self._submit(job, script)
+        job_id = self.find(job) or self._submit(job, script)
         handle = JobHandle(key=job.key, launcher=self.name, job_id=job_id)
         publish.write_json(job.attempt_dir / HANDLE_NAME, asdict(handle))
         return handle
@@ -141,13 +141,18 @@ class SlurmLauncher:
             self.client.cancel(handle.job_id)
             self._wait_until_over(handle, job, 60.0)
 
-    def _find(self, job: Job) -> str | None:
-        """The id of a job with this key that is queued, running, or left its record here."""
+    def find(self, job: Job) -> str | None:
+        """The id of a job with this key that Slurm remembers, or that left its record here."""
         found = [info.job_id for info in self.client.own_jobs(job.key) if _is_ours(info, job)]
         if found:
             return max(found, key=int)
         recorded = _read_exit(job.attempt_dir)
         return recorded.job_id if recorded else None
+
+    def live_jobs(self) -> frozenset[str]:
+        """Ids of this user's jobs that wait or run, in one call."""
+        jobs = self.client.own_jobs()
+        return frozenset(info.job_id for info in jobs if info.state in _WAITING | _ACTIVE)
 
     def _submit(self, job: Job, script: Path) -> str:
         for attempt in range(_SUBMIT_TRIES):
@@ -158,7 +163,7 @@ class SlurmLauncher:
                     raise
                 self._sleep(2.0**attempt)
                 # The answer may have been lost on the way back, not the request.
-                found = self._find(job)
+                found = self.find(job)
                 if found is not None:
                     return found
         raise AssertionError("unreachable")
