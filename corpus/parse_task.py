@@ -13,14 +13,16 @@ library, and the parent records it as `parser_error`.
 from __future__ import annotations
 
 import shutil
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from corpus import chunks, summaries
 from corpus.language import guess_language
 from corpus.licence import find_licence
-from corpus.parsed import ParsedDocument, ParseOptions, Unreadable
+from corpus.parsed import Fault, ParsedDocument, ParseOptions, Unreadable
 from corpus.parsers import pdf
 from corpus.parsers.pdf_spool import PdfSpool
 from corpus.parsers.registry import PAGED, find_parser
@@ -99,13 +101,11 @@ def _finish(
 ) -> dict[str, int]:
     parsed = _with_language_and_licence(parsed)
     rows = build_rows(job.doc_id, parsed, size_bytes=job.bytes)
-    from importlib.util import find_spec
-
-    if find_spec("corpus.summaries") and find_spec("corpus.chunks"):
-        from corpus import chunks, summaries
-
-        rows.summaries = summaries.summarise(rows)
-        rows.chunks = chunks.chunk(rows, context.chunk_tokens)
+    faults = list(parsed.faults)
+    rows.summaries = _derive(faults, "summarise", lambda: summaries.summarise(rows))
+    rows.chunks = _derive(faults, "chunk", lambda: chunks.chunk(rows, context.chunk_tokens))
+    if faults:
+        rows.document["status"] = "partial"
     quarantine: list[Row] = [
         quarantine_row(
             job.doc_id,
@@ -116,9 +116,28 @@ def _finish(
             retry=fault.retry,
             size=job.bytes,
         )
-        for fault in parsed.faults
+        for fault in faults
     ]
     return write_unit(context.units, rows, job.suffix, quarantine, page_image).rows
+
+
+def _derive(faults: list[Fault], stage: str, derive: Callable[[], list[Row]]) -> list[Row]:
+    """Rows made from the parsed ones; their failure must not cost the document."""
+    try:
+        return derive()
+    except MemoryError:
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        faults.append(Fault(0, stage, f"{stage}_error", describe_error(error)))
+        return []
+
+
+def describe_error(error: BaseException) -> str:
+    """Kind, message, and the place in the code that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{where}"
 
 
 def _with_language_and_licence(parsed: ParsedDocument) -> ParsedDocument:

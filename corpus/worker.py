@@ -71,8 +71,9 @@ def _perform(context: Any, task: dict[str, Any], send: Send) -> None:
         send({"error": {"reason": "out_of_memory", "detail": "the memory limit was reached"}})
     except Exception as error:  # a library's fault; the parent records it for this document alone
         traceback.print_exc()
-        detail = f"{type(error).__name__}: {error}"
-        send({"error": {"reason": "parser_error", "detail": detail}})
+        from corpus.parse_task import describe_error
+
+        send({"error": {"reason": "parser_error", "detail": describe_error(error)}})
 
 
 def _run(context: Any, task: dict[str, Any], on_page: Callable[[int], None]) -> dict[str, Any]:

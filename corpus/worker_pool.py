@@ -34,6 +34,7 @@ from workspace.errors import DsmError
 WALL_FACTOR: Final = 6.0
 POLL_S: Final = 0.25
 STDERR_TAIL: Final = 400
+WORKER_COMMAND = [sys.executable, "-m", "corpus.worker"]
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -132,7 +133,7 @@ class WorkerPool:
     def _spawn(self) -> _Child:
         stderr = tempfile.TemporaryFile()  # noqa: SIM115  closed in _stop
         process = subprocess.Popen(
-            [sys.executable, "-m", "corpus.worker"],
+            WORKER_COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,

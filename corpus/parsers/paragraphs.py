@@ -127,10 +127,11 @@ def _begins_new(group: Sequence[RawLine], line: RawLine) -> bool:
 
 def _goes_on(first: Paragraph, second: Paragraph) -> bool:
     last, line = first.lines[-1], second.lines[0]
+    # A sentence may turn bold in its middle; a heading does not begin in lower case.
     same_style = (
         abs(last.size - line.size) <= 0.6
         and first.mono == second.mono
-        and first.bold == second.bold
+        and (first.bold == second.bold or line.text[:1].islower())
         and last.upright == line.upright
     )
     if not same_style or not last.upright:
