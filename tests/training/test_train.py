@@ -7,6 +7,7 @@ if nothing had happened.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -180,6 +181,21 @@ def test_rows_that_nobody_can_train_on_are_the_users_fault(base: Path, tmp_path:
         train(config)
     assert plan(config).folder.stage("sft").latest_attempt() == 1, "not tried again"
     assert registry.versions(Workspace(tmp_path), "dsm") == []
+
+
+def test_a_diverged_run_says_so_and_is_not_tried_again(base: Path, tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    broken = tmp_path / "broken"
+    shutil.copytree(base, broken)
+    weights = load_file(broken / "model.safetensors")
+    weights["model.norm.weight"] = torch.full_like(weights["model.norm.weight"], 3e38)
+    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    config = tiny_config(new_workspace(tmp_path), broken, steps=8)
+    with pytest.raises(UserError, match=r"diverged. Lower sft\.learning_rate"):
+        train(config)
+    assert plan(config).folder.stage("sft").latest_attempt() == 1
 
 
 def test_a_run_has_one_supervisor(base: Path, tmp_path: Path) -> None:

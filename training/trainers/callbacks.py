@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, NamedTuple
 
 from training import checkpoints, metrics
 from training.trainers.spec import TrainSpec
 from training.trainers.stopping import StopRequest
+from workspace.errors import UserError
 
 _OWN_FIELDS = {"loss", "learning_rate", "grad_norm", "epoch", "num_tokens", "step_time"}
 
@@ -90,7 +92,16 @@ def make_callbacks(spec: TrainSpec, stop: StopRequest, *, epochs: float) -> Call
             logs: dict[str, float],
             **_: Any,
         ) -> None:
-            if "loss" not in logs or not state.is_world_process_zero:
+            if "loss" not in logs:
+                return
+            if not math.isfinite(logs["loss"]):
+                # Every rank sees the same mean and leaves; going on from the last checkpoint
+                # would walk the same rows into the same hole.
+                raise UserError(
+                    f"the {spec.stage} loss is {logs['loss']} at step {state.global_step}: the "
+                    f"training diverged. Lower {spec.stage}.learning_rate."
+                )
+            if not state.is_world_process_zero:
                 return
             now = time.monotonic()
             seen = int(logs.get("num_tokens", 0))
@@ -127,5 +138,5 @@ def _finite_extras(logs: dict[str, float]) -> dict[str, float]:
     return {
         name: float(value)
         for name, value in logs.items()
-        if name not in _OWN_FIELDS and isinstance(value, (int, float)) and value == value
+        if name not in _OWN_FIELDS and isinstance(value, (int, float)) and math.isfinite(value)
     }

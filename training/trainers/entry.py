@@ -67,6 +67,7 @@ def common_arguments(spec: TrainSpec) -> dict[str, Any]:
         "output_dir": str(spec.checkpoints / str(spec.attempt)),
         "use_cpu": not spec.use_gpu,
         "ddp_backend": "gloo" if world_size() > 1 and not spec.use_gpu else None,
+        "ddp_find_unused_parameters": False if world_size() > 1 else None,
         "bf16": spec.precision == "bf16",
         "gradient_checkpointing": spec.use_gpu,
         "seed": spec.seed,
@@ -77,6 +78,8 @@ def common_arguments(spec: TrainSpec) -> dict[str, Any]:
         "save_total_limit": None,
         "logging_strategy": "steps",
         "logging_steps": 1,
+        # The default shows the mean of earlier steps in place of a loss that is not a number.
+        "logging_nan_inf_filter": False,
         "report_to": [],
         "disable_tqdm": True,
         "dataloader_num_workers": 0,

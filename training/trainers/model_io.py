@@ -22,7 +22,9 @@ def load_model(folder: Path, seed: int) -> Any:
     """The weights in fp32."""
     import torch
     from transformers import AutoModelForCausalLM, set_seed
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # hundreds of lines in a log file
     set_seed(seed)
     return AutoModelForCausalLM.from_pretrained(
         folder,
