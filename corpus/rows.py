@@ -122,7 +122,7 @@ def _table_row(element: Row, table: ParsedTable) -> Row:
         "cells": [_cell(cell) for cell in cells],
         "html": table_views.html(cells),
         "markdown": table_views.markdown(cells),
-        "columns_json": json.dumps(table_views.typed_columns(cells), ensure_ascii=False),
+        "columns_json": table_views.columns_json(cells),
         "bbox_pt": element["bbox_pt"],
         "section_path": element["section_path"],
     }

@@ -22,6 +22,7 @@ from lxml.html import HtmlElement
 from corpus.parsed import Fault, ParsedDocument, ParsedElement, ParseOptions, Unreadable
 from corpus.parsers import characters, documents
 from corpus.parsers.html_tables import cell_text, read_table
+from corpus.parsers.nearby_captions import attach_captions
 from corpus.parsers.unstructured_setup import LANGUAGES, prepare, to_parsed, version
 
 _TOKEN: Final = re.compile(r"dsmpart(\d{6})trapmsd")
@@ -65,7 +66,7 @@ def read_html(
     found = {**(metadata or {}), **_head_metadata(root)}
     title = (root.findtext(".//title") or "").strip()
     parts = _Parts(root, options)
-    elements = parts.put_back(_partition(root))
+    elements = attach_captions(parts.put_back(_partition(root)))
     if not elements:
         raise Unreadable("no_text", "nothing is left without scripts and styles", stage="parse")
     if parts.external_images:

@@ -23,7 +23,7 @@ _TIMEOUT_S: Final = 300
 _HEAP: Final = "-M2G"
 _MAX_HTML_CHARS: Final = 512 * 1024**2
 _ZIPPED: Final = frozenset({"odt", "epub"})
-_ADOC_COMMENT: Final = re.compile(r"^////+\n.*?^////+$|^//(?!/).*$", re.MULTILINE | re.DOTALL)
+_ADOC_COMMENT: Final = re.compile(r"^////+\n.*?^////+$|^//(?!/)[^\n]*$", re.MULTILINE | re.DOTALL)
 _ADOC_DIRECTIVE: Final = re.compile(
     r"^(?:ifdef|ifndef|ifeval|endif|include|toc|:!?[\w-]+!?:)(?:::?.*|\s.*|)$", re.MULTILINE
 )

@@ -1,7 +1,8 @@
 """Rows of a sheet -> titles, notes and tables.
 
-Blank rows part blocks, and columns that are blank all the way down part tables side by side. Rows of a single filled cell
-above a block's table are its titles; a block without a second column is text.
+Blank rows part blocks, and columns that are blank all the way down part tables side by side, unless
+a part would be a single column. Rows of a single filled cell above a block's table are its titles;
+a block without a second column is text.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from corpus.parsers.table_headers import mark_headers
 from corpus.parsers.unstructured_setup import classify
 
 MAX_CELLS: Final = 1_000_000  # of one file, empty ones inside tables included
-_MAX_TEXT_ROWS: Final = 5_000
 
 
 class Merge(NamedTuple):
@@ -127,7 +127,7 @@ def _split_columns(block: _Block, used: set[int]) -> list[_Block]:
             groups[-1].append(col)
         else:
             groups.append([col])
-    if len(groups) == 1 or len(block.rows) < 2:
+    if len(groups) == 1 or len(block.rows) < 2 or min(map(len, groups)) < 2:
         return [block]
     parts = []
     for group in groups:
@@ -152,7 +152,7 @@ def _elements(block: _Block, merges: Sequence[Merge], page: int) -> list[ParsedE
         titles.append(next(iter(rows.pop(0).values())))
     if all(len(row) == 1 for row in rows):
         texts = titles + [next(iter(row.values())) for row in rows]
-        return [_text(text, page) for text in texts[:_MAX_TEXT_ROWS]]
+        return [_text(text, page, may_be_title=len(texts) <= 2) for text in texts]
     table = _Block(block.first_row + len(titles), rows)
     caption = titles[-1] if titles and len(titles[-1]) <= 200 else ""
     cells = mark_headers(_cells(table, merges))
@@ -198,6 +198,8 @@ def _cells(block: _Block, merges: Sequence[Merge]) -> list[ParsedCell]:
     ]
 
 
-def _text(text: str, page: int) -> ParsedElement:
+def _text(text: str, page: int, *, may_be_title: bool = True) -> ParsedElement:
     category = classify(text)
+    if category == "Title" and not may_be_title:
+        category = "UncategorizedText"
     return ParsedElement(category, text, page=page, level=2 if category == "Title" else 0)
