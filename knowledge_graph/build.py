@@ -81,7 +81,7 @@ def process(config: GraphConfig, shard: Shard) -> ShardReport:
         report = ShardReport(
             shard.index,
             {"documents": len(shard.items), **counts},
-            dict(sorted(found.rejects.items())),
+            dict(sorted(item for item in found.rejects.items() if item[1])),
             time.monotonic() - start,
         )
         atomic.write_json(temporary / REPORT_NAME, vars(report))

@@ -10,6 +10,7 @@ Headers, footers, page numbers, addresses, formulas and code that is not RTL are
 from __future__ import annotations
 
 import multiprocessing
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -38,6 +39,8 @@ PROSE_CATEGORIES: Final = frozenset(
 )
 # The parser speaks English; "" is a document too short to tell.
 PARSED_LANGUAGES: Final = frozenset({"en", "eng", ""})
+# Dots that lead to a page number: a line of a table of contents repeats a heading.
+_LEADER: Final = re.compile(r"(?:\.\s?){6,}\s*\d|(?:\s\.){6,}")
 _NEEDS_PARSER: Final = frozenset({"noun_chunk", "sentence"})
 BATCH_CHARS: Final = 60_000
 
@@ -58,6 +61,9 @@ def extract_shard(
     tables = _rows(corpus, manifest, "tables", doc_ids, _TABLE_COLUMNS)
     found = Extraction()
     units = [*_element_units(elements), *_caption_units(tables)]
+    contents = [unit for unit in units if _LEADER.search(unit.text)]
+    found.rejects["table_of_contents"] += len(contents)
+    units = [unit for unit in units if not _LEADER.search(unit.text)]
     english = [unit for unit in units if languages.get(unit.doc_id, "") in PARSED_LANGUAGES]
     foreign = [unit for unit in units if languages.get(unit.doc_id, "") not in PARSED_LANGUAGES]
     if _NEEDS_PARSER & set(extractors):

@@ -31,6 +31,7 @@ _MIXED = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9]+")
 _CAMEL = re.compile(r"[A-Za-z]*(?:[a-z][A-Z]|[A-Z]{2,}[a-z]{2,})[A-Za-z]*")
 _DOTTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)+")
 _ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?")
+_SECTION = re.compile(r"[A-Z](?:\.\d+)+")  # of an appendix
 _VOWELLESS = re.compile(r"[B-DF-HJ-NP-TV-XZb-df-hj-np-tv-xz][b-df-hj-np-tv-xz]{2,}")
 _WITHOUT_VOWELS = (
     "hrs vs pp nth mph cf nm mm cm km ml kg ltd mr mrs ms dr st rd ft hmm http https www"
@@ -73,7 +74,7 @@ def is_identifier(token: str) -> bool:
     if _HEX.fullmatch(token) or _UNDERSCORED.fullmatch(token) or _MIXED.fullmatch(token):
         return True
     if _DOTTED.fullmatch(token):
-        return not _ABBREVIATION.fullmatch(token)
+        return not _ABBREVIATION.fullmatch(token) and not _SECTION.fullmatch(token)
     if _CAMEL.fullmatch(token):
         # Short ones (SoC, IoT) are acronyms and fold case like words; `RAMs` is a plural.
         return len(token) > 4 and not re.fullmatch(r"[A-Z]{2,}s", token)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from knowledge_graph.generic_terms import is_generic
-from knowledge_graph.names import IDENTIFIER_PREFIX
+from knowledge_graph.names import IDENTIFIER_PREFIX, norm_key
 from workspace.ids import derive_id
 from workspace.shards import Row
 
@@ -181,7 +181,7 @@ def entity_rows(kept: Mapping[str, Tally]) -> Iterator[Row]:
     """Rows of `entities` without degree and rank, in order of id."""
     for identity, key in sorted((entity_id(key), key) for key in kept):
         tally = kept[key]
-        name = display_name(key, tally.names)
+        name = display_name(tally.names)
         aliases = [text for text, _ in ranked(tally.surfaces + tally.names) if text != name]
         yield {
             "entity_id": identity,
@@ -203,10 +203,12 @@ def vote_type(key: str, kinds: Counter[str]) -> str:
     return min(votes, key=lambda name: (-_TYPE_RANK.get(name, 0), -votes[name], name))
 
 
-def display_name(key: str, names: Counter[str]) -> str:
-    """The most frequent name, one that is written like the key (in the singular) if there is."""
-    singular = Counter({name: n for name, n in names.items() if name.casefold() == key})
-    return most_common(singular or names)
+def display_name(names: Counter[str]) -> str:
+    """The most frequent spelling, in the singular where that is written too."""
+    best = most_common(names)
+    same = norm_key(best)
+    singular = Counter({name: n for name, n in names.items() if name.casefold() == same})
+    return most_common(singular) if singular else best
 
 
 def most_common(counts: Counter[str]) -> str:

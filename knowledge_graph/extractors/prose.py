@@ -29,6 +29,8 @@ from knowledge_graph.extractors.noun_chunks import find_terms, refuse
 from knowledge_graph.extractors.statements import find_statements
 from knowledge_graph.names import clean_surface, identifier_key, norm_key, words_key
 
+# Titles and captions name things; only whole sentences state something.
+_STATING: Final = frozenset({"NarrativeText", "ListItem", "UncategorizedText"})
 MAX_SENTENCE_CHARS: Final = 1_000
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z(])")
 
@@ -88,7 +90,7 @@ def _parse(
                 _Name(offset + term.start, offset + term.end, "noun_chunk", keys[root])
                 for root, term in terms.items()
             )
-        if "sentence" in extractors:
+        if "sentence" in extractors and unit.category in _STATING:
             parsed.statements.extend(_statements(doc, keys, first, rejects))
     return parses
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,6 @@ from workspace.ids import derive_id
 from workspace.manifest import Manifest, now, write_manifest
 from workspace.paths import Workspace
 from workspace.shards import write_table
-
-Document = Mapping[str, Any]
 
 
 def text(category: str, content: str, page: int = 1, y: float = 100.0) -> dict[str, Any]:
@@ -99,7 +97,7 @@ def _document(doc_id: str, name: str, elements: Sequence[Mapping[str, Any]]) -> 
         "name": name,
         "format": "pdf",
         "title": name,
-        "language": "en",
+        "language": next((item["language"] for item in elements if "language" in item), "en"),
         "licence": "",
         "n_pages": max((item["page"] for item in elements), default=1),
         "n_elements": len(elements),
@@ -224,16 +222,6 @@ SAMPLE: dict[str, list[dict[str, Any]]] = {
         ),
     ],
 }
-
-
-@pytest.fixture
-def corpus_writer() -> Callable[[Path, Mapping[str, Sequence[Document]]], Workspace]:
-    return write_corpus
-
-
-@pytest.fixture
-def sample() -> dict[str, list[dict[str, Any]]]:
-    return {name: list(elements) for name, elements in SAMPLE.items()}
 
 
 @pytest.fixture(scope="module")
