@@ -97,6 +97,8 @@ def run_stage(
             return done
         if (folder.attempt(attempt) / OUTCOME_NAME).exists():
             attempt += 1
+        if watch.should_stop() and not folder.attempt(attempt).exists():
+            raise TrainingStoppedError(_stopped(f"stage {folder.stage}", folder))
         job = make_job(attempt, excluded)
         status = _run_attempt(folder, launcher, job, attempt, watch)
         publish.write_json(
@@ -144,10 +146,7 @@ def _run_attempt(
             if watch.should_stop():
                 launcher.cancel(handle, job)
                 watch.observe(follower.progress(launcher.poll(handle, job)))
-                raise TrainingStoppedError(
-                    f"{job.key} was stopped on request; newest checkpoint: step "
-                    f"{_newest_step(folder)}. The same command goes on from there."
-                )
+                raise TrainingStoppedError(_stopped(job.key, folder))
             time.sleep(watch.poll_interval_s)
     except KeyboardInterrupt:
         launcher.cancel(handle, job)
@@ -196,6 +195,13 @@ class _Follower:
             eta_s=(last.total_steps - last.step) * self._seconds / self._steps,
             new_steps=tuple(new),
         )
+
+
+def _stopped(what: str, folder: StageFolder) -> str:
+    return (
+        f"{what} was stopped on request; newest checkpoint: step {_newest_step(folder)}. "
+        "The same command goes on from there."
+    )
 
 
 def _newest_step(folder: StageFolder) -> int:

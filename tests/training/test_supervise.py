@@ -172,8 +172,15 @@ def test_lost_nodes_are_left_out_from_then_on(folder: StageFolder) -> None:
 def test_a_stop_request_cancels_the_job(folder: StageFolder) -> None:
     launcher = ScriptedLauncher(folder, [ends(JobState.RUNNING)])
     with pytest.raises(TrainingStoppedError, match="stopped on request"):
-        run(folder, launcher, should_stop=lambda: True)
+        run(folder, launcher, should_stop=lambda: bool(launcher.jobs))
     assert launcher.cancelled == ["dsm-r-sft-1"]
+
+
+def test_a_stop_request_between_attempts_starts_no_job(folder: StageFolder) -> None:
+    launcher = ScriptedLauncher(folder, [])
+    with pytest.raises(TrainingStoppedError):
+        run(folder, launcher, should_stop=lambda: True)
+    assert launcher.jobs == []
 
 
 def test_a_restarted_supervisor_watches_the_same_attempt(folder: StageFolder) -> None:

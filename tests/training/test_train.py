@@ -154,7 +154,7 @@ def test_stop_on_request_and_go_on_with_other_ranks(
         reached.append(progress.step)
 
     with pytest.raises(TrainingStoppedError, match="same command goes on"):
-        train(config, observe=observe, should_stop=lambda: reached[-1] > 0)
+        train(config, observe=observe, should_stop=lambda: bool(reached) and reached[-1] > 0)
     stage = plan(config).folder.stage("sft")
     states: list[JobState] = []
     result = train(
