@@ -79,7 +79,7 @@ def test_a_job_without_supervisor_is_reported_and_left_alone(site: Site) -> None
     finding = site.only()
     assert (finding.situation, finding.state) == (Situation.UNATTENDED, JobState.RUNNING)
     assert finding.describe() == (
-        "r1 sft attempt 1 (slurm job 101): unattended, running, running; "
+        "r1 sft attempt 1 (slurm job 101): unattended, running, job 101; "
         "start the run again to watch it"
     )
     assert site.scheduler.cancelled == []

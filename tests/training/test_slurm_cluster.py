@@ -189,7 +189,9 @@ def test_cancel_ends_a_job_that_does_not_listen(cluster: Cluster, job: Job) -> N
 def test_cancel_removes_a_job_that_waits(launcher: SlurmLauncher, job: Job) -> None:
     launcher.options = SlurmOptions(extra=("--begin=now+1hour",))
     handle = launcher.submit(job)
-    assert launcher.poll(handle, job) == JobStatus(JobState.PENDING, "BeginTime")
+    assert launcher.poll(handle, job) == JobStatus(
+        JobState.PENDING, f"job {handle.job_id}: BeginTime"
+    )
     launcher.cancel(handle, job)
     assert ended(launcher, handle, job).state is JobState.CANCELLED
 

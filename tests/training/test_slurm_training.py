@@ -13,8 +13,11 @@ import pytest
 from slurm_on_one_host import Cluster
 from tiny_training import question, tiny_config, weights_hash, write_dataset, write_tiny_model
 
+from training.checkpoints import newest_complete
 from training.cluster.job import JobState
+from training.cluster.reconcile import Situation, reconcile
 from training.metrics import METRICS_NAME, MetricsFollower, read_metrics
+from training.supervise import TrainingStoppedError, TrainProgress
 from training.train import plan, train
 from workspace import registry
 from workspace.paths import Workspace
@@ -75,3 +78,26 @@ def test_a_killed_rank_costs_only_the_steps_since_the_checkpoint(
     write_dataset(tmp_path / "local", ROWS)
     undisturbed = train(tiny_config(tmp_path / "local", base, steps=STEPS, processes_per_node=2))
     assert weights_hash(result.directory) == weights_hash(undisturbed.directory)
+
+
+def test_a_run_stops_with_a_checkpoint_of_all_nodes(cluster: Cluster, tmp_path: Path) -> None:
+    write_dataset(tmp_path, ROWS)
+    config = tiny_config(
+        tmp_path,
+        write_tiny_model(tmp_path / "base"),
+        steps=5000,
+        launcher="slurm",
+        nodes=2,
+        time_limit_s=600,
+    )
+    stage = plan(config).folder.stage("sft")
+    seen: list[TrainProgress] = []
+    with pytest.raises(TrainingStoppedError, match="newest checkpoint: step"):
+        train(config, observe=seen.append, should_stop=lambda: seen[-1].step > 0)
+    assert seen[-1].state is JobState.RESUMABLE
+    newest = newest_complete(stage.checkpoints)
+    assert newest is not None and newest.step == seen[-1].step
+    exits = [json.loads(path.read_text()) for path in stage.attempt(1).glob("exits/*.json")]
+    assert [record["exit_code"] for record in exits] == [75, 75]
+    [finding] = reconcile(Workspace(tmp_path))
+    assert (finding.situation, finding.state) == (Situation.ENDED, JobState.RESUMABLE)

@@ -192,7 +192,7 @@ class SlurmLauncher:
         if info.state in _ACTIVE:
             # Who killed it (a user, the time limit, a node) is known when the job has ended.
             if recorded is None or recorded.code > 128:
-                return JobStatus(JobState.RUNNING, info.state.lower(), nodes=info.nodes)
+                return JobStatus(JobState.RUNNING, _where(info), nodes=info.nodes)
             return self._ended(recorded.code, job)
         if info.state == "CANCELLED":
             return JobStatus(JobState.CANCELLED, f"job {info.job_id} was cancelled in Slurm")
@@ -205,7 +205,7 @@ class SlurmLauncher:
 
     def _waiting(self, info: JobInfo, job: Job) -> JobStatus:
         if info.restarts == 0:
-            return JobStatus(JobState.PENDING, info.reason)
+            return JobStatus(JobState.PENDING, f"job {info.job_id}: {info.reason}".rstrip(": "))
         # Slurm requeued it by itself. A new attempt starts sooner, without the bad node, and
         # behind the checkpoint fence.
         self.client.cancel(info.job_id)
@@ -232,6 +232,12 @@ class SlurmLauncher:
         if not names:
             return ()
         return tuple(node.name for node in self.client.nodes(names) if not node.usable)
+
+
+def _where(info: JobInfo) -> str:
+    nodes = ", ".join(info.nodes) if len(info.nodes) <= 4 else f"{len(info.nodes)} nodes"
+    other = "" if info.state == "RUNNING" else f" ({info.state.lower()})"
+    return f"job {info.job_id} on {nodes}{other}" if nodes else f"job {info.job_id}{other}"
 
 
 def _is_ours(info: JobInfo, job: Job) -> bool:
