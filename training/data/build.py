@@ -310,7 +310,7 @@ def _finish(
     manifest = manifest.model_copy(update={"files": [*manifest.files, described]})
     write_manifest(plan.directory, manifest)
     remove_unlisted(plan.directory, manifest)
-    shutil.rmtree(plan.work, ignore_errors=True)
+    shutil.rmtree(plan.work.parent, ignore_errors=True)
     return manifest
 
 

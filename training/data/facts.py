@@ -11,7 +11,7 @@ counted by reason.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -24,6 +24,7 @@ from workspace.shards import Row, iterate_rows
 MAX_ANSWER_CHARS: Final = 32
 MAX_ANSWER_WORDS: Final = 4
 MAX_NAME_CHARS: Final = 48
+MIN_TO_JUDGE: Final = 4  # facts of one predicate
 
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 # "IN" or "tm" could stand in any document; an identifier or a longer word could not.
@@ -67,12 +68,31 @@ def read_facts(
     candidates = [rows for _, rows in sorted(heads.items()) if _is_asked(rows, tally)]
     wanted = {row[name] for rows in candidates for row in rows for name in ("head_id", "tail_id")}
     names = _names(graph, wanted - {""})
+    found = []
     for rows in candidates:
         fact = _fact(rows, names, splits)
         if isinstance(fact, str):
             tally.dropped(fact)
         else:
+            found.append(fact)
+    guessed = _guessed_predicates(found)
+    for fact in found:
+        if fact.predicate in guessed and fact.task == "fact_table":
+            tally.dropped("fact_guessable")
+        else:
             yield fact
+
+
+def _guessed_predicates(facts: list[Fact]) -> set[str]:
+    """Predicates of which one answer holds for more than half ("Access" is mostly RW)."""
+    answers: dict[str, Counter[str]] = defaultdict(Counter)
+    for fact in facts:
+        answers[fact.predicate][fact.answer.casefold()] += 1
+    return {
+        predicate
+        for predicate, counts in answers.items()
+        if counts.total() >= MIN_TO_JUDGE and 2 * max(counts.values()) > counts.total()
+    }
 
 
 def _part_of(head_id: str, parts: int) -> int:
@@ -130,6 +150,8 @@ def _refuse(head: str, predicate: str, answer: str, source: str, texts: list[str
         return "fact_name_too_long"
     if not any(char.isalnum() for char in answer) or _FOOTNOTE.search(answer):
         return "fact_answer_unclear"
+    if head.count("(") != head.count(")") or head.count("[") != head.count("]"):
+        return "fact_name_cut_off"
     if not _LETTERS.search(predicate) or not _SAYS_SOMETHING.search(head):
         return "fact_name_says_nothing"
     if answer.casefold() in head.casefold():

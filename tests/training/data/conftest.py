@@ -194,7 +194,8 @@ def write_graph(root: Path, tables: Tables) -> None:
     for row in tables["modules"]:
         for port in row["ports"]:
             add_relation(graph, row["doc_id"], f"{row['name']}.{port['name']}", "width",
-                         str(port["width"]), "bits", "rtl")  # fmt: skip
+                         str(port["width"]), "bits", "rtl",
+                         text=f"{port['direction']} {port['type']} {port['name']}")  # fmt: skip
         for item in row["parameters"]:
             add_relation(graph, row["doc_id"], f"{row['name']}.{item['name']}", "default_value",
                          item["value"], "", "rtl")  # fmt: skip
