@@ -1,0 +1,148 @@
+"""Hostile documents and killed runs: the damage stays where it arose."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from corpus_samples import manual_pdf, text_pdf
+from ingest_runs import reasons, rows, run_ingest, tables
+
+from corpus import worker_pool
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def faulty_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        worker_pool, "WORKER_COMMAND", [sys.executable, str(HERE / "faulty_worker.py")]
+    )
+
+
+@pytest.mark.usefixtures("faulty_worker")
+def test_a_bad_page_costs_that_page(tmp_path: Path) -> None:
+    faults = {7: "CRASH", 20: "HANG", 21: "RAISE", 35: "EXHAUST"}
+    pages = [f"Page number {n} says {faults.get(n, 'nothing bad')}." for n in range(1, 41)]
+    text_pdf(tmp_path / "bad.pdf", pages)
+    text_pdf(tmp_path / "good.pdf", ["All is well on this page."])
+    run_ingest(
+        tmp_path / "w",
+        tmp_path / "bad.pdf",
+        tmp_path / "good.pdf",
+        page_timeout_s=3,
+        memory_limit_mb=1200,
+    )
+    documents = {row["name"]: row for row in rows(tmp_path / "w", "documents")}
+    assert documents["bad.pdf"]["status"] == "partial"
+    assert documents["good.pdf"]["status"] == "ok"
+    lost = {row["page"]: row["reason"] for row in rows(tmp_path / "w", "quarantine")}
+    assert lost == {7: "crash", 20: "timeout", 21: "page_error", 35: "out_of_memory"}
+    found = {
+        row["page"]: row
+        for row in rows(tmp_path / "w", "pages")
+        if row["doc_id"] == documents["bad.pdf"]["doc_id"]
+    }
+    assert sorted(found) == list(range(1, 41))  # lost pages keep their place
+    for number, row in found.items():
+        assert (f"Page number {number} " in row["text"]) == (number not in faults)
+        assert ("lost" in row["flags"]) == (number in faults)
+
+
+@pytest.mark.usefixtures("faulty_worker")
+def test_a_bad_document_costs_that_document(tmp_path: Path) -> None:
+    for word in ("CRASH", "HANG", "EXHAUST", "RAISE", "quiet"):
+        (tmp_path / f"{word}.txt").write_text(f"The word of this file is {word}.\n")
+    run_ingest(
+        tmp_path / "w",
+        *sorted(tmp_path.glob("*.txt")),
+        document_timeout_s=5,
+        memory_limit_mb=1200,
+    )
+    assert reasons(tmp_path / "w") == {
+        "CRASH.txt": "crash",
+        "HANG.txt": "timeout",
+        "EXHAUST.txt": "out_of_memory",
+        "RAISE.txt": "parser_error",
+    }
+    assert [row["name"] for row in rows(tmp_path / "w", "documents")] == ["quiet.txt"]
+
+
+@pytest.mark.usefixtures("faulty_worker")
+def test_a_timeout_is_tried_again_in_the_next_run(tmp_path: Path) -> None:
+    (tmp_path / "slow.txt").write_text("HANG\n")
+    run_ingest(tmp_path / "w", tmp_path / "slow.txt", document_timeout_s=4)
+    (tmp_path / "more.txt").write_text("Another file comes along later.\n")
+    manifest = run_ingest(
+        tmp_path / "w", tmp_path / "slow.txt", tmp_path / "more.txt", document_timeout_s=4
+    )
+    assert manifest.notes["reused_documents"] == 0
+    assert reasons(tmp_path / "w") == {"slow.txt": "timeout"}
+
+
+def test_workers_that_cannot_start_stop_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        worker_pool, "WORKER_COMMAND", [sys.executable, "-c", "raise SystemExit(9)"]
+    )
+    (tmp_path / "a.txt").write_text("words")
+    with pytest.raises(worker_pool.WorkerStartError, match="code 9"):
+        run_ingest(tmp_path / "w", tmp_path / "a.txt")
+
+
+def start_ingest(workspace: Path, folder: Path) -> subprocess.Popen[bytes]:
+    program = (
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); "
+        "from ingest_runs import run_ingest; run_ingest(Path(sys.argv[2]), Path(sys.argv[3]))"
+    )
+    arguments = [sys.executable, "-c", program, str(HERE), str(workspace), str(folder)]
+    return subprocess.Popen(arguments, start_new_session=True)
+
+
+def children_of(pid: int) -> list[int]:
+    return worker_pool._descendants(pid)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_killed_run_goes_on_and_ends_the_same(tmp_path: Path, seed: int) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    manual_pdf(folder / "manual.pdf", 40)
+    text_pdf(folder / "text.pdf", [f"Page {n} of the second document." for n in range(30)])
+    for n in range(4):
+        (folder / f"note{n}.txt").write_text(f"Note {n} is about the interrupt controller.\n")
+    run_ingest(tmp_path / "undisturbed", folder)
+
+    moment = random.Random(seed)
+    work = tmp_path / "killed/corpus/.work"
+    for _ in range(2):
+        process = start_ingest(tmp_path / "killed", folder)
+        # From before the first page to after the last document, as chance will have it.
+        pages = moment.randrange(0, 60)
+        while process.poll() is None and len(list(work.glob("spool-*/*/p*.json"))) < pages:
+            time.sleep(0.05)
+        children = children_of(process.pid)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        deadline = time.monotonic() + 20
+        while any(is_running(pid) for pid in children) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not any(is_running(pid) for pid in children), "parsers outlived their parent"
+    run_ingest(tmp_path / "killed", folder)
+    assert tables(tmp_path / "killed") == tables(tmp_path / "undisturbed")
+    assert not work.exists()
