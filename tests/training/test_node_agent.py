@@ -143,12 +143,29 @@ def test_a_rank_that_is_not_ready_survives_the_request_to_stop(tmp_path: Path) -
     assert log_of(tmp_path, 0) == "still here\n"
 
 
-def test_no_rank_outlives_a_terminated_agent(tmp_path: Path) -> None:
+def test_a_terminated_agent_terminates_its_ranks(tmp_path: Path) -> None:
     source = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
-    agent = start_agent(tmp_path, "-c", source, processes=1)
-    await_line(tmp_path, 0, "\n")
-    rank = int(log_of(tmp_path, 0))
+    agent = start_agent(tmp_path, "-c", source)
+    ranks = []
+    for rank in (0, 1):
+        await_line(tmp_path, rank, "\n")
+        ranks.append(int(log_of(tmp_path, rank)))
     agent.send_signal(signal.SIGTERM)
     assert agent.wait(30) == 143
-    with pytest.raises(ProcessLookupError):
-        os.kill(rank, 0)
+    for pid in ranks:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_terminated_ranks_may_save(tmp_path: Path) -> None:
+    source = (
+        "import signal, sys, time\n"
+        "def stop(*_): time.sleep(1); print('saved', flush=True); sys.exit(75)\n"
+        "signal.signal(signal.SIGTERM, stop); print('ready', flush=True); time.sleep(600)"
+    )
+    agent = start_agent(tmp_path, "-c", source)
+    for rank in (0, 1):
+        await_line(tmp_path, rank, "ready")
+    agent.send_signal(signal.SIGTERM)
+    assert agent.wait(30) == 75
+    assert log_of(tmp_path, 0) == log_of(tmp_path, 1) == "ready\nsaved\n"

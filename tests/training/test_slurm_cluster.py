@@ -153,14 +153,14 @@ child = subprocess.Popen(["sleep", "300"])
 def stop(*_):
     print("child", child.poll(), flush=True); child.kill()
     time.sleep(int(os.environ["RANK"])); print("saved", flush=True); sys.exit(75)
-signal.signal(signal.SIGUSR2, stop)
+signal.signal(getattr(signal, sys.argv[1]), stop)
 print("ready", flush=True)
 time.sleep(300)
 """
 
 
 def test_cancel_lets_the_ranks_save(launcher: SlurmLauncher, job: Job) -> None:
-    job = replace(job, command=("-c", STOPPABLE))
+    job = replace(job, command=("-c", STOPPABLE, "SIGUSR2"))
     handle = launcher.submit(job)
     for rank in (0, 1):
         await_log(job, rank, "ready")
@@ -170,6 +170,19 @@ def test_cancel_lets_the_ranks_save(launcher: SlurmLauncher, job: Job) -> None:
         # Signals reach the ranks alone, and the later one was waited for.
         assert await_log(job, rank, "saved") == "ready\nchild None\nsaved\n"
     assert (job.attempt_dir / "stop-requested").exists()
+
+
+def test_a_job_that_somebody_cancels_may_save_and_stays_cancelled(
+    launcher: SlurmLauncher, job: Job
+) -> None:
+    job = replace(job, command=("-c", STOPPABLE, "SIGTERM"))
+    handle = launcher.submit(job)
+    for rank in (0, 1):
+        await_log(job, rank, "ready")
+    subprocess.run(["scancel", handle.job_id], check=True)
+    assert ended(launcher, handle, job).state is JobState.CANCELLED
+    for rank in (0, 1):
+        assert "saved" in await_log(job, rank, "saved")
 
 
 def test_cancel_ends_a_job_that_does_not_listen(cluster: Cluster, job: Job) -> None:
@@ -199,7 +212,7 @@ def test_cancel_removes_a_job_that_waits(launcher: SlurmLauncher, job: Job) -> N
 def test_the_walltime_signal_reaches_the_ranks(cluster: Cluster, job: Job) -> None:
     # One minute of limit, the signal 55 s before its end; Slurm looks up to a minute early.
     launcher = SlurmLauncher(SlurmOptions(signal_lead_s=58))
-    job = replace(job, command=("-c", STOPPABLE), time_limit_s=60)
+    job = replace(job, command=("-c", STOPPABLE, "SIGUSR2"), time_limit_s=60)
     assert ended(launcher, launcher.submit(job), job).state is JobState.RESUMABLE
 
 

@@ -31,8 +31,9 @@ def job(tmp_path: Path) -> Job:
     return Job(key=KEY, command=("-c", "pass"), attempt_dir=tmp_path)
 
 
-def record_exit(job: Job, code: int, job_id: str = "101") -> None:
-    (job.attempt_dir / "exit.json").write_text(json.dumps({"exit_code": code, "job_id": job_id}))
+def record_exit(job: Job, code: int, job_id: str = "101", terminated: bool = False) -> None:
+    values = {"exit_code": code, "job_id": job_id, "terminated": terminated}
+    (job.attempt_dir / "exit.json").write_text(json.dumps(values))
 
 
 def test_a_second_submit_finds_the_first(
@@ -144,6 +145,27 @@ def test_states(
     if recorded is not None:
         record_exit(job, recorded)
     assert launcher.poll(handle, job).state is state
+
+
+@pytest.mark.parametrize(
+    ("slurm", "state"),
+    [
+        ("COMPLETING", JobState.RUNNING),  # who ended it is not known yet
+        ("CANCELLED", JobState.CANCELLED),  # a person: not to be run again unasked
+        ("PREEMPTED", JobState.RESUMABLE),
+        ("TIMEOUT", JobState.RESUMABLE),
+        ("FAILED", JobState.RESUMABLE),
+    ],
+)
+def test_a_terminated_job_that_saved_in_time(
+    launcher: SlurmLauncher, scheduler: Scheduler, job: Job, slurm: str, state: JobState
+) -> None:
+    handle = launcher.submit(job)
+    scheduler.set(handle.job_id, state=slurm)
+    record_exit(job, 75, terminated=True)
+    assert launcher.poll(handle, job).state is state
+    scheduler.jobs.clear()
+    assert launcher.poll(handle, job).state is JobState.RESUMABLE
 
 
 def test_a_node_failure_names_the_bad_nodes_alone(

@@ -167,7 +167,10 @@ def test_the_exit_code_is_passed_on_and_recorded(tmp_path: Path, stubs: Path, co
     script = write_script(job_in(tmp_path), SlurmOptions())
     assert run_script(script, stubs, STUB_CODE=str(code)) == (code, "")
     recorded = json.loads((tmp_path / "exit.json").read_text())
-    assert (recorded["exit_code"], recorded["job_id"]) == (code, "4711")
+    assert recorded["ended"] > 1.7e9
+    assert {**recorded, "ended": 0} == {
+        "exit_code": code, "job_id": "4711", "restart": 0, "terminated": False, "ended": 0,
+    }  # fmt: skip
 
 
 def test_the_first_failure_counts_not_the_highest_code(tmp_path: Path, stubs: Path) -> None:
@@ -205,13 +208,14 @@ def test_usr2_asks_the_ranks_to_stop_and_keeps_their_exit_code(tmp_path: Path, s
     assert process.wait(30) == 75
 
 
-def test_term_is_recorded(tmp_path: Path, stubs: Path) -> None:
+def test_term_is_recorded_and_leaves_the_ranks_time_to_save(tmp_path: Path, stubs: Path) -> None:
     script = write_script(job_in(tmp_path), SlurmOptions())
-    process = start(script, stubs, STUB_SLEEP="3")
+    process = start(script, stubs, STUB_SLEEP="1.5", STUB_CODE="75")
     await_file(tmp_path / "srun.json")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 143
-    assert json.loads((tmp_path / "exit.json").read_text())["exit_code"] == 143
+    assert process.wait(30) == 75
+    recorded = json.loads((tmp_path / "exit.json").read_text())
+    assert (recorded["exit_code"], recorded["terminated"]) == (75, True)
 
 
 def directives(job: Job, options: SlurmOptions) -> list[str]:

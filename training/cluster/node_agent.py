@@ -8,7 +8,8 @@ In: MASTER_ADDR and MASTER_PORT in the environment, the node's rank in SLURM_NOD
 torchrun's variables (RANK, LOCAL_RANK, WORLD_SIZE, ...), so that `init_process_group("env://")`
 works, and writes to `DIR/logs/rank-NNNN.log`. Out: `DIR/exits/node-NNNN.json`, and for the first
 node of the job that fails also `DIR/first-failure.json`; the exit code is that of the node's first
-failing rank (128 + signal if killed).
+failing rank (128 + signal if killed). On SIGTERM (scancel, preemption) the ranks get it too and may
+save for as long as Slurm lets them; the agent stays to report.
 
 Why not torchrun: it exits with 1 whatever the code of its ranks was (75 and 93 mean something to
 us), dies on USR signals, and importing torch costs seconds on each start. The rendezvous is
@@ -27,6 +28,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -39,6 +41,8 @@ EXITS_NAME = "exits"
 FIRST_FAILURE_NAME = "first-failure.json"
 
 _POLL_S = 0.1
+# Files on a shared file system, which many agents look at, are looked at less often.
+_SHARED_POLL_S = 1.0
 # A rank that saved its checkpoint waits this long for the others before the node gives up on them.
 _GRACEFUL_S = 60.0
 # After a crash the node's other ranks cannot go on; TERM, then KILL.
@@ -91,11 +95,16 @@ class Rank:
         return code if code is None or code >= 0 else 128 - code
 
 
-def run(command: Sequence[str], layout: Layout, attempt_dir: Path) -> int:
-    """Run the ranks to their end and report it; returns the node's exit code."""
+def run(
+    command: Sequence[str], layout: Layout, attempt_dir: Path, terminate: threading.Event
+) -> int:
+    """Run the ranks to their end and report it; returns the node's exit code.
+
+    When `terminate` is set, the ranks are sent SIGTERM and watched on.
+    """
     ranks = [_start(command, layout, local, attempt_dir) for local in range(layout.processes)]
     try:
-        first = _watch(ranks, attempt_dir / STOP_FILE)
+        first = _watch(ranks, attempt_dir / STOP_FILE, terminate)
         if first is not None:
             _wind_down(ranks, graceful=first.exit_code == EXIT_RESUME)
         outcome = _report(first, layout, attempt_dir)
@@ -122,18 +131,24 @@ def _start(command: Sequence[str], layout: Layout, local_rank: int, attempt_dir:
     return Rank(rank, process, log)
 
 
-def _watch(ranks: list[Rank], stop_file: Path) -> Rank | None:
+def _watch(ranks: list[Rank], stop_file: Path, terminate: threading.Event) -> Rank | None:
     """Until all ranks are done (None) or one fails (that rank)."""
-    told = False
+    stopping = terminating = False
+    look_again = 0.0
     while True:
         for rank in ranks:
             if rank.exit_code:
                 return rank
         if all(rank.exit_code == 0 for rank in ranks):
             return None
-        if not told and stop_file.exists():
-            told = True
-            _signal(ranks, signal.SIGUSR2)
+        if terminate.is_set() and not terminating:
+            terminating = True
+            _signal(ranks, signal.SIGTERM)
+        if not stopping and time.monotonic() >= look_again:
+            look_again = time.monotonic() + _SHARED_POLL_S
+            stopping = stop_file.exists()
+            if stopping:
+                _signal(ranks, signal.SIGUSR2)
         time.sleep(_POLL_S)
 
 
@@ -200,7 +215,7 @@ def _await_other_nodes(layout: Layout, attempt_dir: Path) -> None:
     while time.monotonic() < deadline:
         if len(list((attempt_dir / EXITS_NAME).glob("node-*.json"))) >= layout.nodes:
             return
-        time.sleep(_POLL_S)
+        time.sleep(_SHARED_POLL_S)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -215,8 +230,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Ignored across exec: a rank that is still importing survives a request to stop, and finds
     # the stop file when it is ready.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    return run(chosen.command, layout, chosen.attempt_dir)
+    terminate = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: terminate.set())
+    return run(chosen.command, layout, chosen.attempt_dir, terminate)
 
 
 if __name__ == "__main__":

@@ -71,10 +71,16 @@ _SUBMIT_TRIES = 4
 
 
 class _RecordedExit(NamedTuple):
-    """What the batch script wrote at its end."""
+    """What the batch script wrote at its end. `terminated`: it was sent SIGTERM before."""
 
     code: int
     job_id: str
+    terminated: bool
+
+    @property
+    def settles(self) -> bool:
+        """Whether it says all; else the scheduler knows who ended the job, and why."""
+        return self.code in _CONTRACT and not self.terminated
 
 
 class SlurmLauncher:
@@ -119,7 +125,7 @@ class SlurmLauncher:
     def poll(self, handle: JobHandle, job: Job) -> JobStatus:
         """What is known of the job now. Raises `TransientError` when nobody can say."""
         recorded = _read_exit(job.attempt_dir, handle.job_id)
-        if recorded is not None and recorded.code in _CONTRACT:
+        if recorded is not None and recorded.settles:
             return self._ended(recorded.code, job)
         info = self._look_up(handle, job)
         if info is None:
@@ -191,11 +197,13 @@ class SlurmLauncher:
             return self._waiting(info, job)
         if info.state in _ACTIVE:
             # Who killed it (a user, the time limit, a node) is known when the job has ended.
-            if recorded is None or recorded.code > 128:
+            if recorded is None or recorded.terminated or recorded.code > 128:
                 return JobStatus(JobState.RUNNING, _where(info), nodes=info.nodes)
             return self._ended(recorded.code, job)
         if info.state == "CANCELLED":
             return JobStatus(JobState.CANCELLED, f"job {info.job_id} was cancelled in Slurm")
+        if recorded is not None and recorded.code in _CONTRACT:
+            return self._ended(recorded.code, job)
         if info.state in _WHY_LOST:
             return self._lost(f"job {info.job_id}: {_WHY_LOST[info.state]}", job, info)
         if info.exit.signal:
@@ -208,8 +216,9 @@ class SlurmLauncher:
             return JobStatus(JobState.PENDING, f"job {info.job_id}: {info.reason}".rstrip(": "))
         # Slurm requeued it by itself. A new attempt starts sooner, without the bad node, and
         # behind the checkpoint fence.
+        lost = self._lost(f"job {info.job_id} was requeued by Slurm after a failure", job, info)
         self.client.cancel(info.job_id)
-        return self._lost(f"job {info.job_id} was requeued by Slurm after a failure", job, info)
+        return lost
 
     def _ended(self, code: int, job: Job) -> JobStatus:
         detail = _first_failure(job.attempt_dir) if code else ""
@@ -260,7 +269,9 @@ def _read_exit(attempt_dir: Path, job_id: str | None = None) -> _RecordedExit | 
     path = attempt_dir / EXIT_NAME
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        recorded = _RecordedExit(int(values["exit_code"]), str(values["job_id"]))
+        recorded = _RecordedExit(
+            int(values["exit_code"]), str(values["job_id"]), bool(values.get("terminated"))
+        )
     except FileNotFoundError:
         return None
     except (ValueError, KeyError) as error:
