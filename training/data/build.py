@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from training.data.card import render_card
+from training.data.config import DatasetConfig
 from training.data.documents import Document, read_documents
 from training.data.facts import read_facts
 from training.data.generation import GENERATORS, rows_of_document, rows_of_fact
@@ -32,13 +33,12 @@ from training.data.generators.generator import Limits
 from training.data.leaks import assert_no_leak
 from training.data.rows import Tally
 from training.data.schema import ROWS
-from training.data.selection import Budget, select
+from training.data.selection import select
 from training.data.shard_work import load_shard, save_shard
-from training.data.splits import Splits, SplitSettings, make_splits
+from training.data.splits import Splits, make_splits
 from training.data.statistics import count_rows, coverage, majority_baselines, units_of
 from training.data.units import iterate_units
 from training.data.views import write_views
-from workspace.config import StageConfig, setting
 from workspace.errors import UserError
 from workspace.locking import stage_lock
 from workspace.manifest import (
@@ -57,6 +57,8 @@ from workspace.publish import atomic_directory, sweep_temporary, write_text
 from workspace.shards import Row, iterate_rows, remove_unlisted, write_table
 from workspace.stage import Shard, ShardReport, StagePlan
 
+__all__ = ["STAGE", "VERSION", "DatasetConfig", "plan", "process", "publish"]
+
 STAGE: Final = "dataset"
 VERSION: Final = "1"
 
@@ -64,67 +66,6 @@ SHARD_WEIGHT: Final = 400  # pages and modules (a module is simulated: ten pages
 MODULE_WEIGHT: Final = 10
 FACTS: Final = "facts"
 RELATIONS_PER_SHARD: Final = 500_000
-
-
-class DatasetConfig(StageConfig):
-    """What to make rows of, how many, and how to split."""
-
-    workspace: Path = setting(
-        Path("workspace"),
-        position=0,
-        description="folder with the published corpus and graph",
-        affects_output=False,
-    )
-    name: str = setting("dsm", position=1, description="name of the data set")
-    seed: int = setting(0, position=2, ge=0, description="seed of splits, phrasings and sampling")
-    test_fraction: float = setting(
-        0.15, position=3, gt=0, lt=0.6, description="share of the documents' content held out"
-    )
-    validation_fraction: float = setting(
-        0.05, position=4, ge=0, lt=0.4, description="share held out for choosing settings"
-    )
-    max_train_tokens: int = setting(
-        0, position=5, ge=0, description="tokens of all fine-tuning rows together, 0 = no limit"
-    )
-    max_cpt_tokens: int = setting(
-        0, position=6, ge=0, description="tokens of plain training text, 0 = no limit"
-    )
-    max_rows_per_task: int = setting(
-        2000, position=7, ge=1, description="training rows of one kind of question"
-    )
-    max_rows_per_unit: int = setting(
-        4, position=8, ge=1, le=64, description="rows per table, chunk or module and generator"
-    )
-    closed_book_facts: int = setting(
-        150, position=9, ge=0, description="facts taught and asked without the document"
-    )
-    forms_per_fact: int = setting(
-        3, position=10, ge=1, le=4, description="training phrasings of a fact"
-    )
-    open_book_test_rows: int = setting(
-        150, position=11, ge=0, description="test questions with the passage in the prompt"
-    )
-    skill_test_rows: int = setting(30, position=12, ge=0, description="RTL completion tests")
-    validation_rows: int = setting(60, position=13, ge=0, description="validation questions")
-    rlvr_fraction: float = setting(
-        0.25, position=14, ge=0, le=1, description="training questions set apart for rewards"
-    )
-    max_rlvr_rows: int = setting(500, position=15, ge=0, description="at most so many of them")
-    max_prompt_tokens: int = setting(
-        200, position=16, ge=80, le=8000, description="estimated tokens of an open-book prompt"
-    )
-    max_rtl_lines: int = setting(
-        60, position=17, ge=3, le=2000, description="lines of a module to complete"
-    )
-    max_rtl_tokens: int = setting(
-        600, position=18, ge=50, le=16000, description="estimated tokens of such a module"
-    )
-    rtl_cycles: int = setting(
-        128, position=19, ge=32, le=4096, description="clock cycles simulated per check"
-    )
-    workers: int = setting(
-        2, position=20, ge=1, le=512, affects_output=False, description="documents at the same time"
-    )
 
 
 def plan(config: DatasetConfig) -> StagePlan:
@@ -209,15 +150,8 @@ def _candidates(config: DatasetConfig, shard: Shard, splits: Splits, tally: Tall
                 fact, splits, licences, config.seed, config.forms_per_fact, tally
             )
         return
-    limits = Limits(
-        max_prompt_tokens=config.max_prompt_tokens,
-        max_rows_per_unit=config.max_rows_per_unit,
-        max_rtl_tokens=config.max_rtl_tokens,
-        max_rtl_lines=config.max_rtl_lines,
-        rtl_cycles=config.rtl_cycles,
-    )
     documents = list(read_documents(workspace.corpus, shard.items, splits))
-    for rows, of_document in _map_documents(documents, limits, config.seed, config.workers):
+    for rows, of_document in _map_documents(documents, config.limits, config.seed, config.workers):
         tally.add(of_document)
         yield from rows
 
@@ -251,12 +185,7 @@ def load_splits(config: DatasetConfig, planned: StagePlan) -> Splits:
         if path.exists():
             return Splits.load(path)
         doc_ids = [row["doc_id"] for row in iterate_rows(workspace.corpus, "documents", ["doc_id"])]
-        settings = SplitSettings(
-            seed=config.seed,
-            test_fraction=config.test_fraction,
-            validation_fraction=config.validation_fraction,
-        )
-        splits = make_splits(doc_ids, iterate_units(workspace.corpus), settings)
+        splits = make_splits(doc_ids, iterate_units(workspace.corpus), config.split_settings)
         splits.save(path)
         return splits
 
@@ -275,7 +204,7 @@ def publish(config: DatasetConfig, plan: StagePlan) -> Manifest:
         seconds += done.report.seconds
         candidates += done.rows()
     splits = load_splits(config, plan)
-    rows = select(candidates, _budget(config), tally)
+    rows = select(candidates, config.budget, tally)
     assert_no_leak(rows, workspace.corpus)
     notes = _notes(workspace, splits, candidates, rows)
     files = write_table(plan.directory, "rows", ROWS, rows, prefix=f"part-{plan.key[:8]}")
@@ -318,21 +247,6 @@ def _view_files(directory: Path) -> list[FileEntry]:
     return [
         describe_file(directory, path) for path in sorted((directory / "views").rglob("*.parquet"))
     ]
-
-
-def _budget(config: DatasetConfig) -> Budget:
-    return Budget(
-        seed=config.seed,
-        max_train_tokens=config.max_train_tokens,
-        max_cpt_tokens=config.max_cpt_tokens,
-        max_rows_per_task=config.max_rows_per_task,
-        closed_book_facts=config.closed_book_facts,
-        open_book_test_rows=config.open_book_test_rows,
-        skill_test_rows=config.skill_test_rows,
-        validation_rows=config.validation_rows,
-        rlvr_fraction=config.rlvr_fraction,
-        max_rlvr_rows=config.max_rlvr_rows,
-    )
 
 
 def _notes(

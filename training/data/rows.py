@@ -13,8 +13,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from corpus.chunks import count_tokens
 from training.data.splits import TEST
-from training.data.tokens import count_tokens
 from workspace.ids import derive_id
 from workspace.shards import Row
 

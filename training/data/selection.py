@@ -28,6 +28,7 @@ class Budget:
 
     seed: int = 0
     max_train_tokens: int = 0
+    row_overhead_tokens: int = 0  # of the chat template
     max_cpt_tokens: int = 0
     max_rows_per_task: int = 2000
     closed_book_facts: int = 150
@@ -46,7 +47,7 @@ def select(candidates: Iterable[Row], budget: Budget, tally: Tally) -> list[Row]
     texts = [row for row in rows if row["setting"] == CPT and not row["fact_id"]]
     asked = [row for row in rows if row["setting"] in (OPEN_BOOK, SKILL)]
     facts = _select_facts(of_facts, budget, tally)
-    spent = sum(row["tokens"] for row in facts if row["kind"] == "sft")
+    spent = sum(_cost(row, budget) for row in facts if row["kind"] == "sft")
     chosen = [
         *facts,
         *_select_texts(texts, budget, tally),
@@ -139,12 +140,16 @@ def _select_training(rows: list[Row], budget: Budget, spent: int, tally: Tally) 
             rewarded += 1
             per_task[kind, row["task"]] += 1
             yield {**row, "kind": kind}
-        elif budget.max_train_tokens and spent + row["tokens"] > budget.max_train_tokens:
+        elif budget.max_train_tokens and spent + _cost(row, budget) > budget.max_train_tokens:
             tally.dropped("select:token_budget")
         else:
-            spent += row["tokens"]
+            spent += _cost(row, budget)
             per_task[kind, row["task"]] += 1
             yield {**row, "kind": kind}
+
+
+def _cost(row: Row, budget: Budget) -> int:
+    return int(row["tokens"]) + budget.row_overhead_tokens
 
 
 def _for_rewards(row: Row, budget: Budget) -> bool:

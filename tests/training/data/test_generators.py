@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from corpus.chunks import count_tokens
 from evaluation.verifiers import verify
 from training.data.documents import (
     Chunk,
@@ -24,7 +25,6 @@ from training.data.generators import cloze, rtl_completion, rtl_structure, table
 from training.data.generators.generator import Limits
 from training.data.generators.rtl_spans import mutants, spans
 from training.data.rows import Draft, Reject
-from training.data.tokens import count_tokens
 
 LIMITS = Limits()
 

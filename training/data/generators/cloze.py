@@ -13,13 +13,13 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from corpus.chunks import count_tokens
 from training.data import truth
 from training.data.documents import Chunk, Document
 from training.data.forms import NAME_ONLY, NUMBER_ONLY, Form, make_forms
 from training.data.generators.generator import Generator, Limits, Source
 from training.data.numbers import near_misses
 from training.data.rows import OPEN_BOOK, Draft, Reject
-from training.data.tokens import count_tokens
 
 QUESTION_TOKENS: Final = 60
 WORDS_BEFORE: Final = 9

@@ -13,15 +13,16 @@ import random
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from evaluation.verifiers import verify
+from corpus.chunks import count_tokens
 from evaluation.verifiers.verilog import Golden, Unusable, record_golden
+from training.data.checks import passes
 from training.data.documents import Document, Module
 from training.data.forms import make_forms
 from training.data.generators.generator import Generator, Limits, Source
 from training.data.generators.rtl_spans import Span, mutants, spans
 from training.data.rows import SKILL, Draft, Reject
-from training.data.tokens import count_tokens
 from training.data.verilog_text import compact, header_end
+from workspace.errors import TransientError
 
 TASK: Final = "rtl_completion"
 BLANK: Final = "____"
@@ -74,6 +75,8 @@ def generate(context: CompletionContext, rng: random.Random) -> Draft | Reject:
     """One blank in one module, simulated."""
     golden = record_golden(context.code + "\n", context.module.name, cycles=context.cycles)
     if isinstance(golden, Unusable):
+        if golden.reason.startswith("reference_infra"):
+            raise TransientError(f"module {context.module.name}: {golden.detail or golden.reason}")
         return Reject(golden.reason.split(":")[0])
     return _check(context, golden, rng)
 
@@ -82,11 +85,11 @@ def _check(context: CompletionContext, golden: Golden, rng: random.Random) -> Dr
     code, span = context.code, context.piece
     before, piece, after = code[: span.start], code[span.start : span.end], code[span.end :] + "\n"
     ground_truth = golden.ground_truth(before=before, after=after)
-    if _passes(ground_truth, "0") or _passes(ground_truth, "1"):
+    if passes(VERIFIER, ground_truth, "0") or passes(VERIFIER, ground_truth, "1"):
         return Reject("constant_passes")
     slips = mutants(piece)
     tried = rng.sample(slips, min(MUTANTS_TRIED, len(slips)))
-    killed = [slip for slip in tried if not _passes(ground_truth, slip)]
+    killed = [slip for slip in tried if not passes(VERIFIER, ground_truth, slip)]
     if not killed or 2 * len(killed) < len(tried):
         return Reject("mutants_survive")
     form = rng.choice(FORMS)
@@ -103,10 +106,6 @@ def _check(context: CompletionContext, golden: Golden, rng: random.Random) -> Dr
         element_ids=(context.module.element_id,),
         module_id=context.module.module_id,
     )
-
-
-def _passes(ground_truth: str, answer: str) -> bool:
-    return verify(VERIFIER, ground_truth, answer).passed
 
 
 RTL_COMPLETION: Final = Generator("rtl_completion", "1", contexts, generate)

@@ -13,11 +13,11 @@ import random
 import re
 from typing import NamedTuple
 
+from corpus.chunks import count_tokens
 from training.data.documents import Column, Table
 from training.data.generators.queries import Value, View
 from training.data.numbers import format_number
 from training.data.rows import Reject
-from training.data.tokens import count_tokens
 
 MAX_KEY_CHARS = 32
 MAX_CELL_CHARS = 40
