@@ -62,7 +62,7 @@ def test_a_bad_document_costs_that_document(tmp_path: Path) -> None:
     run_ingest(
         tmp_path / "w",
         *sorted(tmp_path.glob("*.txt")),
-        document_timeout_s=5,
+        document_timeout_s=12,
         memory_limit_mb=1200,
     )
     assert reasons(tmp_path / "w") == {
@@ -77,10 +77,10 @@ def test_a_bad_document_costs_that_document(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("faulty_worker")
 def test_a_timeout_is_tried_again_in_the_next_run(tmp_path: Path) -> None:
     (tmp_path / "slow.txt").write_text("HANG\n")
-    run_ingest(tmp_path / "w", tmp_path / "slow.txt", document_timeout_s=4)
-    (tmp_path / "more.txt").write_text("Another file comes along later.\n")
+    run_ingest(tmp_path / "w", tmp_path / "slow.txt", document_timeout_s=6)
+    text_pdf(tmp_path / "more.pdf", ["Another file comes along later."])
     manifest = run_ingest(
-        tmp_path / "w", tmp_path / "slow.txt", tmp_path / "more.txt", document_timeout_s=4
+        tmp_path / "w", tmp_path / "slow.txt", tmp_path / "more.pdf", document_timeout_s=6
     )
     assert manifest.notes["reused_documents"] == 0
     assert reasons(tmp_path / "w") == {"slow.txt": "timeout"}
