@@ -20,7 +20,7 @@ if __name__ == "__main__":
 from prefect import flow  # noqa: E402
 
 from flows._options import flow_options  # noqa: E402
-from tasks.ingest import INGEST, show_contact_sheet  # noqa: E402
+from tasks.ingest import INGEST, show_documents  # noqa: E402
 from tasks.stage import run_stage  # noqa: E402
 from workspace.stage import StageResult  # noqa: E402
 
@@ -29,5 +29,5 @@ from workspace.stage import StageResult  # noqa: E402
 def ingest(config: IngestConfig) -> StageResult:
     """Read documents into a workspace's corpus; unreadable ones go to quarantine."""
     result = run_stage(INGEST, config)
-    show_contact_sheet(result)
+    show_documents(result)
     return result

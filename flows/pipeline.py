@@ -18,7 +18,7 @@ if __name__ == "__main__":
 
 # Prefect comes after the command line, which needs it only when there is work (flows/_cli.py).
 from prefect import flow  # noqa: E402
-from prefect.client.schemas.objects import State  # noqa: E402
+from prefect.client.schemas.objects import FlowRun, State  # noqa: E402
 from prefect.exceptions import CancelledRun  # noqa: E402
 from prefect.states import Cancelled  # noqa: E402
 
@@ -29,10 +29,19 @@ from flows.ingest import ingest  # noqa: E402
 from flows.score import score  # noqa: E402
 from flows.train import train  # noqa: E402
 from tasks.artifacts import show_report  # noqa: E402
+from tasks.train import cancel_jobs  # noqa: E402
 from workspace.stage import StageResult  # noqa: E402
 
 
-@flow(**flow_options("pipeline", "pipeline {config.workspace.name}"))
+def cancel_jobs_of(flow: object, flow_run: FlowRun, state: object) -> None:
+    """Hook on cancellation, called by the worker: end the job if the flow's process could not."""
+    cancel_jobs(PipelineConfig.model_validate(flow_run.parameters["config"]).for_train())
+
+
+@flow(
+    **flow_options("pipeline", "pipeline {config.workspace.name}"),
+    on_cancellation=[cancel_jobs_of],
+)
 def pipeline(config: PipelineConfig) -> PipelineResult | State[PipelineResult]:
     """Turn documents into an evaluated model; each stage is a flow run of its own."""
     ingested = ingest(config.for_ingest())

@@ -19,17 +19,22 @@ if __name__ == "__main__":
 
 # Prefect comes after the command line, which needs it only when there is work (flows/_cli.py).
 from prefect import flow  # noqa: E402
-from prefect.client.schemas.objects import State  # noqa: E402
+from prefect.client.schemas.objects import FlowRun, State  # noqa: E402
 from prefect.states import Cancelled  # noqa: E402
 
 from flows._options import flow_options  # noqa: E402
 from tasks.artifacts import report_stage  # noqa: E402
-from tasks.train import supervise  # noqa: E402
+from tasks.train import cancel_jobs, supervise  # noqa: E402
 from training.supervise import TrainingStoppedError  # noqa: E402
 from workspace.stage import StageResult  # noqa: E402
 
 
-@flow(**flow_options("train", "train {config.name}"))
+def cancel_jobs_of(flow: object, flow_run: FlowRun, state: object) -> None:
+    """Hook on cancellation, called by the worker: end the job if the flow's process could not."""
+    cancel_jobs(TrainConfig.model_validate(flow_run.parameters["config"]))
+
+
+@flow(**flow_options("train", "train {config.name}"), on_cancellation=[cancel_jobs_of])
 def train(config: TrainConfig) -> StageResult | State[StageResult]:
     """Train a model on a data set; a stopped run goes on from its checkpoint."""
     try:

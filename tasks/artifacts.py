@@ -7,11 +7,13 @@ data stays in the workspace. Texts from documents are escaped: the UI renders HT
 from __future__ import annotations
 
 import base64
+import io
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
+from PIL import Image
 from prefect.artifacts import (
     create_image_artifact,
     create_markdown_artifact,
@@ -98,9 +100,9 @@ def report_stage(stage: str, result: StageResult) -> None:
     )
 
 
-def show_report(stage: str, markdown: str, text: str) -> None:
+def show_report(stage: str, markdown: str, text: str, *, kind: str = "report") -> None:
     """A Markdown report on the run's page."""
-    create_markdown_artifact(markdown, key=key(stage, "report"), description=text)
+    create_markdown_artifact(markdown, key=key(stage, kind), description=text)
 
 
 def show_table(stage: str, kind: str, rows: Sequence[Mapping[str, object]], text: str) -> None:
@@ -110,5 +112,9 @@ def show_table(stage: str, kind: str, rows: Sequence[Mapping[str, object]], text
 
 def show_image(stage: str, kind: str, png: bytes, text: str) -> None:
     """A picture on the run's page; carried inside the artifact, so that any browser shows it."""
-    address = "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+    picture = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as image:
+        # Of scanned pages a JPEG is several times smaller, and it is stored in the database.
+        image.convert("RGB").save(picture, "JPEG", quality=80)
+    address = "data:image/jpeg;base64," + base64.b64encode(picture.getvalue()).decode("ascii")
     create_image_artifact(address, key=key(stage, kind), description=text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corpus import ingest
+from corpus import ingest, report
 from tasks import artifacts
 from tasks.stage import stage_tasks
 from workspace.progress import Advance
@@ -17,8 +17,11 @@ def process(config: ingest.IngestConfig, shard: Shard, advance: Advance) -> Shar
 INGEST = stage_tasks("ingest", ingest, unit="documents", process=process)
 
 
-def show_contact_sheet(result: StageResult) -> None:
-    """The published contact sheet of page images on the run's page, if there are any pages."""
+def show_documents(result: StageResult) -> None:
+    """Every file with what became of it, and the contact sheet of page images if there are any."""
+    text = "ingest: every file, what was found in it, or why it was left out"
+    markdown = report.markdown(result.directory, result.manifest)
+    artifacts.show_report("ingest", markdown, text, kind="files")
     for entry in result.manifest.files:
         if entry.path.endswith(".png") and "/" not in entry.path:
             png = (result.directory / entry.path).read_bytes()

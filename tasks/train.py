@@ -1,9 +1,9 @@
 """The task of training: supervises the run's jobs, shows steps and losses, obeys a cancellation.
 
-A cancelled flow run is noticed in two ways, whichever comes first: the wait loop reads the state of
-its own flow run, or the worker ends this process. Either way the job checkpoints and ends, and the
-same run goes on from there when it is started again. A process that dies without a cancellation
-leaves its job running; the next start finds it.
+A cancelled flow run is noticed in three ways, whichever comes first: the wait loop reads the state
+of its own flow run; the worker ends this process; the hook on cancellation finds the process gone.
+Each time the job checkpoints and ends, and the same run goes on from there when it is started
+again. A process that dies without a cancellation leaves its job running; the next start finds it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ from prefect.exceptions import TerminationSignal
 
 from tasks import artifacts
 from tasks._options import task_options
+from training.cluster.reconcile import reconcile, request_cancel
 from training.metrics import StepMetrics
 from training.supervise import TrainingStoppedError, TrainProgress
-from training.train import TrainConfig, train
+from training.train import TrainConfig, plan, train
+from workspace.errors import UserError
+from workspace.paths import Workspace
 from workspace.progress import Advance, clock
 from workspace.stage import StageResult
 
@@ -60,6 +63,19 @@ def stop(config: TrainConfig) -> None:
         train(config, should_stop=lambda: True)
     except TrainingStoppedError as error:
         log.info("%s", error)
+
+
+def cancel_jobs(config: TrainConfig) -> None:
+    """End the jobs of `config`'s run from a process that does not supervise it (a hook)."""
+    workspace = Workspace(config.workspace)
+    try:
+        cancelled = request_cancel(workspace, plan(config).folder.name)
+    except UserError as error:
+        log.info("no job to cancel: %s", error)
+        return
+    if cancelled:
+        for finding in reconcile(workspace):
+            log.info("%s", finding.describe())
 
 
 class CancellationCheck:

@@ -1,0 +1,143 @@
+"""A person in a browser: open a deployment's form, change it, start, see it end with its artifacts.
+
+The real thing throughout: `python -m flows.serve` (server, worker, deployments) and Chromium.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+PATIENCE_MS = 180_000
+
+
+@pytest.fixture(scope="module")
+def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the UI of a running `python -m flows.serve`."""
+    home = tmp_path_factory.mktemp("serve")
+    environment = {
+        **os.environ,
+        "PREFECT_HOME": str(home / "prefect"),
+        "XDG_STATE_HOME": str(home / "state"),
+        "PREFECT_LOGGING_LEVEL": "INFO",
+    }
+    environment.pop("PREFECT_API_URL", None)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "flows.serve"], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert server.stdout is not None
+    said = ""
+    while not (found := re.search(r"UI +(http://\S+?)/deployments", said)):
+        line = server.stdout.readline()
+        assert line, f"it ended: {said}"
+        said += line
+    yield found[1]
+    server.send_signal(signal.SIGINT)
+    assert server.wait(timeout=120) == 0
+    assert not (home / "state" / "dsm-pipeline" / "serve.url").exists()
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    if not Path(CHROMIUM).exists():
+        pytest.skip(f"{CHROMIUM} is not installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        opened = browser.new_page(viewport={"width": 1400, "height": 1400})
+        opened.set_default_timeout(PATIENCE_MS)
+        yield opened
+        browser.close()
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    """A note with a table, and a page of a scan."""
+    from PIL import Image, ImageDraw
+
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    (folder / "timer.md").write_text(
+        "# Timer\n\nThe timer counts to 15.\n\n| signal | width |\n| --- | --- |\n| count | 4 |\n"
+    )
+    scan = Image.new("RGB", (600, 800), "white")
+    ImageDraw.Draw(scan).text((60, 60), "Timer block", fill="black")
+    scan.save(folder / "scan.pdf")
+    return folder
+
+
+def test_a_run_from_the_form_completes_and_shows_its_artifacts(
+    ui: str, page: Page, documents: Path, tmp_path: Path
+) -> None:
+    _open_form(page, ui, "ingest")
+    sources, workspace = page.locator("textarea").nth(0), page.locator("textarea").nth(1)
+    assert sources.input_value() == "examples/documents"
+    sources.fill(str(documents))
+    workspace.fill(str(tmp_path / "W"))
+    field = page.locator(".schema-form-property", has_text="Page Dpi").last
+    resolution = field.locator("input[type=number]")
+    resolution.fill("5")
+    page.get_by_role("button", name="Submit").click()
+    page.get_by_text("5 is less than the minimum of 36").first.wait_for()
+    resolution.fill("72")
+    page.get_by_role("button", name="Submit").click()
+    page.get_by_text("View run").last.click()
+
+    page.get_by_text("Completed", exact=True).first.wait_for()
+    assert (tmp_path / "W" / "corpus" / "manifest.json").exists()
+    page.get_by_text("ingest: 2 documents in").first.wait_for()  # a library's line, shipped
+    page.get_by_text("Artifacts", exact=True).last.click()
+    shown = {key: _address(page, key) for key in ("report", "files", "counts", "progress")}
+    sheet = _address(page, "contact-sheet")
+
+    assert "ingest: published" in _text(page, shown["report"])
+    assert "timer.md" in _text(page, shown["files"])
+    assert re.search(r"documents\s+2", _text(page, shown["counts"]))
+    assert "2 of 2 documents" in _text(page, shown["progress"])
+    page.goto(sheet)
+    picture = page.locator('img[src^="data:image/jpeg"]')
+    picture.wait_for()
+    assert picture.evaluate("image => image.naturalWidth") > 100
+    if keep := os.environ.get("DSM_SCREENSHOTS"):
+        page.screenshot(path=str(Path(keep) / "contact-sheet.png"))
+
+
+def _open_form(page: Page, ui: str, deployment: str) -> None:
+    page.goto(f"{ui}/deployments")
+    page.get_by_text(deployment, exact=True).first.click()
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_text("Custom run").click()
+    page.locator("textarea").nth(1).wait_for()
+
+
+def _address(page: Page, key: str) -> str:
+    """Of the run's artifact `ingest-<key>`."""
+    card = page.locator("a[href*='/artifacts/artifact/']", has_text=f"ingest-{key}").first
+    card.wait_for()
+    path = card.get_attribute("href")
+    return re.sub(r"/runs/.*", str(path), page.url)
+
+
+def _text(page: Page, address: str) -> str:
+    page.goto(address)
+    page.get_by_text("Show raw data").wait_for()
+    return page.inner_text("body")
