@@ -45,7 +45,8 @@ def first_failure(folder: Path) -> dict[str, Any]:
 
 def await_line(folder: Path, rank: int, text: str) -> None:
     deadline = time.monotonic() + 30
-    while text not in (log_of(folder, rank) if (folder / "logs").exists() else ""):
+    log = folder / "logs" / f"rank-{rank:04d}.log"
+    while not log.exists() or text not in log.read_text():
         assert time.monotonic() < deadline, f"rank {rank} never said {text!r}"
         time.sleep(0.02)
 
@@ -87,9 +88,16 @@ def test_a_crash_ends_the_other_ranks(tmp_path: Path) -> None:
     assert first_failure(tmp_path)["error"] == "ZeroDivisionError: division by zero"
 
 
+def test_the_exception_is_reported_not_what_was_printed_after_it(tmp_path: Path) -> None:
+    source = "import atexit; atexit.register(print, 'bye'); int('x')"
+    assert run_agent(tmp_path, "-c", source, processes=1) == 1
+    assert first_failure(tmp_path)["error"].startswith("ValueError: invalid literal")
+
+
 def test_a_killed_rank_is_reported_as_a_shell_would(tmp_path: Path) -> None:
-    source = "import os, signal, time; os.kill(os.getpid(), signal.SIGKILL)"
+    source = "import os, signal; print('step 3', flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     assert run_agent(tmp_path, "-c", source, processes=1) == 137
+    assert first_failure(tmp_path)["error"] == ""
 
 
 def test_ranks_that_stop_on_request_may_finish_saving(tmp_path: Path) -> None:
@@ -169,3 +177,17 @@ def test_terminated_ranks_may_save(tmp_path: Path) -> None:
     agent.send_signal(signal.SIGTERM)
     assert agent.wait(30) == 75
     assert log_of(tmp_path, 0) == log_of(tmp_path, 1) == "ready\nsaved\n"
+
+
+def test_ranks_that_wait_for_a_crashed_one_are_ended_at_once(tmp_path: Path) -> None:
+    source = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('ready', flush=True); time.sleep(600)"
+    )
+    agent = start_agent(tmp_path, "-c", source, nodes=2, node=1)
+    for rank in (2, 3):
+        await_line(tmp_path, rank, "ready")
+    (tmp_path / "first-failure.json").write_text('{"exit_code": 1, "rank": 0}')
+    agent.send_signal(signal.SIGTERM)
+    assert agent.wait(30) == 137
+    assert first_failure(tmp_path)["exit_code"] == 1

@@ -24,6 +24,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -40,6 +41,8 @@ from workspace import publish
 EXITS_NAME = "exits"
 FIRST_FAILURE_NAME = "first-failure.json"
 
+# The last line of a traceback, which torch may mark with the rank.
+_EXCEPTION = re.compile(r"(\[rank\d+\]: )?[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
 _POLL_S = 0.1
 # Files on a shared file system, which many agents look at, are looked at less often.
 _SHARED_POLL_S = 1.0
@@ -100,7 +103,7 @@ def run(
 ) -> int:
     """Run the ranks to their end and report it; returns the node's exit code.
 
-    When `terminate` is set, the ranks are sent SIGTERM and watched on.
+    When `terminate` is set, the ranks are asked to end and watched on.
     """
     ranks = [_start(command, layout, local, attempt_dir) for local in range(layout.processes)]
     try:
@@ -143,13 +146,25 @@ def _watch(ranks: list[Rank], stop_file: Path, terminate: threading.Event) -> Ra
             return None
         if terminate.is_set() and not terminating:
             terminating = True
-            _signal(ranks, signal.SIGTERM)
+            _signal(ranks, _parting_signal(stop_file.parent))
         if not stopping and time.monotonic() >= look_again:
             look_again = time.monotonic() + _SHARED_POLL_S
             stopping = stop_file.exists()
             if stopping:
                 _signal(ranks, signal.SIGUSR2)
         time.sleep(_POLL_S)
+
+
+def _parting_signal(attempt_dir: Path) -> signal.Signals:
+    """TERM, so that the ranks may save; KILL when a rank elsewhere crashed.
+
+    Without that rank the others wait in a collective operation and cannot save any more.
+    """
+    try:
+        first = json.loads((attempt_dir / FIRST_FAILURE_NAME).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return signal.SIGTERM
+    return signal.SIGTERM if first["exit_code"] == EXIT_RESUME else signal.SIGKILL
 
 
 def _wind_down(ranks: list[Rank], *, graceful: bool) -> None:
@@ -187,7 +202,7 @@ def _report(failed: Rank | None, layout: Layout, attempt_dir: Path) -> NodeExit:
         exit_code=(failed.exit_code or 0) if failed else 0,
         rank=failed.rank if failed else layout.node_rank * layout.processes,
         host=os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
-        error=_last_line(failed.log) if failed else "",
+        error=_last_words(failed.log, failed.exit_code or 0) if failed else "",
         ended_ns=time.time_ns(),
     )
     record = attempt_dir / EXITS_NAME / f"node-{layout.node_rank:04d}.json"
@@ -200,12 +215,16 @@ def _report(failed: Rank | None, layout: Layout, attempt_dir: Path) -> NodeExit:
     return outcome
 
 
-def _last_line(log: Path) -> str:
-    """The last line that says something (an exception's text), at most 300 characters."""
+def _last_words(log: Path, exit_code: int) -> str:
+    """The log's last exception, else its last line, at most 300 characters.
+
+    A killed rank's last line is whatever it happened to print: only an exception counts there.
+    """
     with log.open("rb") as stream:
-        stream.seek(max(0, log.stat().st_size - 4096))
-        lines = stream.read().decode("utf-8", "replace").splitlines()
-    spoken = [line.strip() for line in lines if line.strip()]
+        stream.seek(max(0, log.stat().st_size - 16384))
+        lines = [line.strip() for line in stream.read().decode("utf-8", "replace").splitlines()]
+    exceptions = [line for line in lines if _EXCEPTION.match(line)]
+    spoken = exceptions or ([] if exit_code > 128 else list(filter(None, lines)))
     return spoken[-1][:300] if spoken else ""
 
 
