@@ -7,6 +7,7 @@ RTL or tables is described by its facts instead. Nothing is generated.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -17,7 +18,8 @@ from workspace.shards import Row
 LABEL_NAMES: Final = 3
 SUMMARY_SENTENCES: Final = 3
 SUMMARY_CHARS: Final = 700
-_MIN_SENTENCE_CHARS: Final = 30
+# A whole sentence, not a heading or a scrap of code.
+_SENTENCE: Final = re.compile(r"[A-Z“(][^{};$]{30,}[.!]", re.DOTALL)
 
 
 def describe_communities(
@@ -72,7 +74,7 @@ def _sentence_scores(by_id: Mapping[str, Row], relations: Sequence[Row]) -> dict
         if row["source"] != "sentence":
             continue
         for evidence in row["evidence"]:
-            if len(evidence["text"]) >= _MIN_SENTENCE_CHARS:
+            if _SENTENCE.fullmatch(evidence["text"]):
                 named[evidence["text"]].update((row["head_id"], row["tail_id"]))
     return {
         # Long sentences name more; the root keeps lists from winning by length alone.

@@ -87,22 +87,37 @@ def score(counted: Cooccurrences, pair: Pair) -> float:
 def strongest_pairs(
     counted: Cooccurrences, min_count: int, min_score: float, per_entity: int, rejects: Counter[str]
 ) -> dict[Pair, float]:
-    """Pairs worth an edge: among the `per_entity` best of one of their ends."""
-    scored: dict[str, list[tuple[float, int, Pair]]] = defaultdict(list)
-    for pair, together in counted.pairs.items():
-        if together < min_count:
+    """Pairs worth an edge: among the `per_entity` best of one of their ends.
+
+    An entity that all its pairs would be refused to keeps one, with the partner that is met most
+    often, so that it has a place in the graph. The other refused pairs are counted by reason.
+    """
+    scores = {pair: score(counted, pair) for pair in counted.pairs}
+    good: dict[str, list[Pair]] = defaultdict(list)
+    for pair, value in scores.items():
+        if counted.pairs[pair] >= min_count and value >= min_score:
+            for entity in pair:
+                good[entity].append(pair)
+    chosen: set[Pair] = set()
+    for pairs in good.values():
+        pairs.sort(key=lambda pair: (-scores[pair] * math.log1p(counted.pairs[pair]), pair))
+        chosen.update(pairs[:per_entity])
+    chosen |= _last_resorts(counted, {entity for pair in chosen for entity in pair})
+    for pair in counted.pairs.keys() - chosen:
+        if counted.pairs[pair] < min_count:
             rejects["pair_too_rare"] += 1
-            continue
-        value = score(counted, pair)
-        if value < min_score:
-            rejects["pair_by_chance"] += 1
-            continue
-        for entity in pair:
-            scored[entity].append((value, together, pair))
-    best: dict[Pair, float] = {}
-    for items in scored.values():
-        items.sort(key=lambda item: (-item[0] * math.log1p(item[1]), item[2]))
-        best.update((pair, value) for value, _, pair in items[:per_entity])
-    kept_out = sum(len(items) for items in scored.values()) // 2 - len(best)
-    rejects["pair_beyond_cap"] += max(kept_out, 0)
-    return dict(sorted(best.items()))
+        else:
+            chance = scores[pair] < min_score
+            rejects["pair_by_chance" if chance else "pair_beyond_cap"] += 1
+    return {pair: max(scores[pair], 0.0) for pair in sorted(chosen)}
+
+
+def _last_resorts(counted: Cooccurrences, placed: set[str]) -> set[Pair]:
+    """For each entity that is not `placed`, its pair with the most frequent partner."""
+    offers: dict[str, tuple[int, str]] = {}
+    for a, b in counted.pairs:
+        for entity, partner in ((a, b), (b, a)):
+            if entity not in placed:
+                offer = (-counted.singles[partner], partner)
+                offers[entity] = min(offers.get(entity, offer), offer)
+    return {(min(a, b), max(a, b)) for a, (_, b) in offers.items()}

@@ -8,7 +8,7 @@ JSON and set by `textContent`, because documents are not to be trusted.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from workspace.shards import Row
 
 MAX_COMMUNITIES: Final = 140
 MAX_RELATIONS_PER_ENTITY: Final = 40
-MAX_FACTS_PER_ENTITY: Final = 30
+MAX_FACTS_PER_ENTITY: Final = 60
 MAX_QUOTES: Final = 2
 MAX_QUOTE_CHARS: Final = 320
 MAX_PLACES: Final = 4
@@ -111,40 +111,24 @@ class _Page:
         }
 
     def _relations(self) -> tuple[list[list[Any]], defaultdict[int, list[list[Any]]]]:
-        """Relations among shown entities, asserted and strong first, and literal facts by head."""
+        """Relations among shown entities, stated and strong first; other statements by head."""
         among: list[list[Any]] = []
         facts: defaultdict[int, list[list[Any]]] = defaultdict(list)
-        counts: defaultdict[int, int] = defaultdict(int)
-        order = sorted(
-            self.tables.relations,
-            key=lambda row: (row["kind"], -row["weight"], row["predicate"], row["relation_id"]),
-        )
-        for row in order:
-            head = self.index.get(row["head_id"])
+        counts: Counter[int] = Counter()
+        names = {row["entity_id"]: row["name"] for row in self.tables.entities}
+        for row in sorted(self.tables.relations, key=_importance):
+            head, tail = self.index.get(row["head_id"]), self.index.get(row["tail_id"])
             if head is None:
                 continue
-            if not row["tail_id"]:
-                if len(facts[head]) < MAX_FACTS_PER_ENTITY:
-                    facts[head].append(
-                        [row["predicate"], row["value"], row["unit"], self._quotes(row)]
-                    )
-                continue
-            tail = self.index.get(row["tail_id"])
-            if tail is None or min(counts[head], counts[tail]) >= MAX_RELATIONS_PER_ENTITY:
-                continue
-            counts[head] += 1
-            counts[tail] += 1
-            strength = round(float(row["weight"]), 3)
-            among.append(
-                [
-                    head,
-                    row["predicate"],
-                    tail,
-                    int(row["kind"] == "asserted"),
-                    strength,
-                    self._quotes(row),
-                ]
-            )
+            if tail is None:
+                value = row["value"] or names.get(row["tail_id"], "")
+                if row["kind"] == "asserted" and len(facts[head]) < MAX_FACTS_PER_ENTITY:
+                    facts[head].append([row["predicate"], value, row["unit"], self._quotes(row)])
+            elif min(counts[head], counts[tail]) < MAX_RELATIONS_PER_ENTITY:
+                counts.update((head, tail))
+                stated = int(row["kind"] == "asserted")
+                strength = round(float(row["weight"]), 3)
+                among.append([head, row["predicate"], tail, stated, strength, self._quotes(row)])
         return among, facts
 
     def _quotes(self, row: Row) -> list[list[Any]]:
@@ -206,3 +190,7 @@ class _Page:
             if a is not None and b is not None and a != b:
                 links[(min(a, b), max(a, b))] += 1.0
         return dict(links)
+
+
+def _importance(row: Row) -> tuple[str | float, ...]:
+    return (row["kind"], -row["weight"], row["predicate"], row["relation_id"])

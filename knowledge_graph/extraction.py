@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import multiprocessing
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +33,7 @@ from knowledge_graph.candidates import (
 from knowledge_graph.extractors.prose import extract_prose
 from knowledge_graph.extractors.rtl import extract_module
 from knowledge_graph.extractors.tables import extract_table
+from workspace.errors import TransientError
 from workspace.manifest import Manifest
 from workspace.shards import Row, manifest_files, write_table
 
@@ -60,12 +63,7 @@ def extract_shard(
     elements = _rows(corpus, manifest, "elements", doc_ids, _ELEMENT_COLUMNS)
     tables = _rows(corpus, manifest, "tables", doc_ids, _TABLE_COLUMNS)
     found = Extraction()
-    units = [*_element_units(elements), *_caption_units(tables)]
-    contents = [unit for unit in units if _LEADER.search(unit.text)]
-    found.rejects["table_of_contents"] += len(contents)
-    units = [unit for unit in units if not _LEADER.search(unit.text)]
-    english = [unit for unit in units if languages.get(unit.doc_id, "") in PARSED_LANGUAGES]
-    foreign = [unit for unit in units if languages.get(unit.doc_id, "") not in PARSED_LANGUAGES]
+    english, foreign = _prose(elements, tables, languages, found.rejects)
     if _NEEDS_PARSER & set(extractors):
         found.rejects["language_not_parsed"] += len(foreign)
     for part in _map_prose(english, frozenset(extractors), workers):
@@ -130,6 +128,25 @@ def _rows(
     return rows
 
 
+def _prose(
+    elements: Sequence[Row],
+    tables: Sequence[Row],
+    languages: Mapping[str, str],
+    rejects: Counter[str],
+) -> tuple[list[TextUnit], list[TextUnit]]:
+    """Texts that can be parsed, and those in other languages."""
+    english: list[TextUnit] = []
+    foreign: list[TextUnit] = []
+    for unit in (*_element_units(elements), *_caption_units(tables, elements)):
+        if _LEADER.search(unit.text):
+            rejects["table_of_contents"] += 1
+        elif languages.get(unit.doc_id, "") in PARSED_LANGUAGES:
+            english.append(unit)
+        else:
+            foreign.append(unit)
+    return english, foreign
+
+
 def _element_units(elements: Iterable[Row]) -> Iterator[TextUnit]:
     for row in elements:
         if row["category"] in PROSE_CATEGORIES and row["text"]:
@@ -144,9 +161,15 @@ def _element_units(elements: Iterable[Row]) -> Iterator[TextUnit]:
             )
 
 
-def _caption_units(tables: Iterable[Row]) -> Iterator[TextUnit]:
+def _caption_units(tables: Iterable[Row], elements: Iterable[Row]) -> Iterator[TextUnit]:
+    """Captions of tables that are not elements of their own."""
+    known = {
+        (row["doc_id"], " ".join(row["text"].split()))
+        for row in elements
+        if row["category"] == "FigureCaption"
+    }
     for row in tables:
-        if row["caption"]:
+        if row["caption"] and (row["doc_id"], " ".join(row["caption"].split())) not in known:
             yield TextUnit(
                 row["doc_id"],
                 row["element_id"],
@@ -169,7 +192,13 @@ def _map_prose(
         return
     context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(min(workers, len(batches)), mp_context=context) as pool:
-        yield from pool.map(extract_prose, batches, [extractors] * len(batches))
+        try:
+            yield from pool.map(extract_prose, batches, [extractors] * len(batches))
+        except BrokenProcessPool as error:
+            raise TransientError(
+                "a process that parses prose was killed, most often for lack of memory: "
+                f"use fewer than {workers} workers"
+            ) from error
 
 
 def _batches(units: Sequence[TextUnit]) -> Iterator[list[TextUnit]]:

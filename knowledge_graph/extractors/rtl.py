@@ -19,6 +19,7 @@ from knowledge_graph.candidates import NOT_FROM_TEXT, Extraction, Mention, Relat
 from knowledge_graph.names import identifier_key
 
 MAX_LINE_CHARS: Final = 300
+MAX_SOURCE_LINES: Final = 40
 _WORD: Final = re.compile(r"[A-Za-z_$][\w$]*")
 
 
@@ -77,7 +78,7 @@ class _Module:
     def _instance(self, number: int, instance: Mapping[str, Any]) -> None:
         key = identifier_key(instance["module"])
         self._mention("instance", key, instance["module"], instance["module"], number)
-        line = self._source_line(instance["module"], instance["line"], also=instance["name"])
+        line = self._source_line(instance["module"], instance["line"], until=instance["name"])
         self._relation(self.key, "instantiates", line, tail_key=key)
 
     def _member(self, kind: str, number: int, name: str) -> str:
@@ -133,15 +134,22 @@ class _Module:
             )
         )
 
-    def _source_line(self, name: str, line: int, also: str = "") -> str:
-        """The line of source that shows `name`: the one stated if it does, else the first."""
-        shown = [
-            index for index in self.lines_of.get(name, ()) if also in self.lines[index]
-        ] or self.lines_of.get(name, [])
+    def _source_line(self, name: str, line: int, until: str = "") -> str:
+        """The source that shows `name`: the line stated if it does, else the first that does.
+
+        With `until`, everything from there to the line with that word: an instance's name may
+        stand several lines below its module's.
+        """
+        shown = self.lines_of.get(name, [])
+        if not shown:
+            return f"module {self.name}: {name}"
         stated = line - int(self.row["line_start"] or 1)
-        if stated in shown:
-            return _flat(self.lines[stated])
-        return _flat(self.lines[shown[0]]) if shown else f"module {self.name}: {name}"
+        first = stated if stated in shown else shown[0]
+        last = first
+        if until:
+            after = [index for index in self.lines_of.get(until, ()) if index >= first]
+            last = after[0] if after and after[0] - first <= MAX_SOURCE_LINES else first
+        return _flat(" ".join(self.lines[first : last + 1]))
 
 
 def _index_words(lines: list[str]) -> dict[str, list[int]]:

@@ -125,7 +125,7 @@ function showEntity(n) {
   const others = [...near.keys()].sort((a, b) => near.get(b) - near.get(a) || a - b);
   setList(others.map((other) => ({ kind: "entity", n: other })), "Related entities");
   paintEntities([n, ...others.slice(0, MAX_NODES - 1)], n);
-  note(others.length >= MAX_NODES ? `${MAX_NODES - 1} of ${plural(others.length, "neighbour")} drawn, the strongest` : "");
+  note(others.length >= MAX_NODES ? `${MAX_NODES - 1} of ${plural(others.length, "neighbour")} in this page drawn, the strongest` : "");
   panelEntity(n);
 }
 
@@ -178,7 +178,8 @@ function paint(nodes, edges) {
   const right = Math.max(0, ...nodes.map((node) => node.x + node.r)) + pad;
   const top = Math.min(0, ...nodes.map((node) => node.y - node.r)) - pad;
   const bottom = Math.max(0, ...nodes.map((node) => node.y + node.r)) + pad;
-  const wide = Math.max(right - left, 240), high = Math.max(bottom - top, 200);
+  const least = nodes.length && nodes[0].kind === "entity" ? 460 : 240;
+  const wide = Math.max(right - left, least), high = Math.max(bottom - top, least * 0.8);
   svg.setAttribute("viewBox", `${(left + right - wide) / 2} ${(top + bottom - high) / 2} ${wide} ${high}`);
   const box = svg.getBoundingClientRect();
   const unit = Math.max(wide / (box.width || wide), high / (box.height || high)); // one pixel
@@ -207,10 +208,14 @@ function bubble(node, unit) {
 function dot(node, unit) {
   const entity = data.entities[node.n];
   const label = draw("text", { x: node.x, y: node.y + node.r + 13 * unit, "text-anchor": "middle",
-    "font-size": (node.centre ? 15 : 12) * unit, "font-weight": node.centre ? 650 : 400 }, short(entity.name));
+    "font-size": (node.centre ? 15 : 12) * unit, "font-weight": node.centre ? 650 : 400 }, short(inView(entity.name)));
   return group(node, "entity" + (node.centre ? " chosen" : ""), colourOf(entity.type),
     `${entity.name}: ${entity.type}, ${plural(entity.mentions, "mention")}`,
     draw("circle", { cx: node.x, cy: node.y, r: node.r }), label);
+}
+function inView(name) { // a member of the entity in view needs no prefix
+  const scope = view.kind === "entity" ? data.entities[view.n].name + "." : "";
+  return scope && name.startsWith(scope) ? name.slice(scope.length) : name;
 }
 function group(node, kind, dot, title, ...shapes) {
   const element = draw("g", { class: `node ${kind}`, dot, "data-key": node.kind + node.n, onclick: () => go(node) },
@@ -337,8 +342,8 @@ function panelEntity(n) {
       make("span", { class: "meta" }, `${plural(entity.mentions, "mention")} in ${plural(entity.docs, "document")}, ` +
         plural(entity.degree, "neighbour"))),
     section("Also written", entity.aliases.length ? [make("p", { class: "aliases" }, ...entity.aliases.map((alias) => make("span", {}, alias)))] : []),
-    section("Values", entity.facts.map(([predicate, value, unit, quotes]) =>
-      factLine([make("span", { class: "meta" }, predicate + " "), `${value} ${unit}`.trim()], quotes))),
+    section("Facts", entity.facts.map(([predicate, value, unit, quotes]) =>
+      factLine([make("span", { class: "meta" }, predicate.replaceAll("_", " ") + " "), `${value} ${unit}`.trim()], quotes))),
     section("Stated relations", stated.map((number) => relationLine(n, number))),
     section("Found in", entity.places.map(([doc, page, surface]) =>
       make("p", {}, `“${surface}” `, make("cite", {}, `${data.documents[doc]}, page ${page}`)))),

@@ -65,14 +65,21 @@ def test_lists_and_mentions_outside_prose_are_left_out() -> None:
     assert counted.n_sentences == 1
 
 
-def test_rare_chance_and_surplus_pairs_are_counted_as_rejects() -> None:
+def test_refused_pairs_are_counted_by_reason() -> None:
+    texts = ("ab", "ab", "ab", "ac", "ac", "cd", "cd", "bc", "f", "f", "f")
+    counted = count(sentences_of(mentions(*texts)))
     rejects: Counter[str] = Counter()
-    counted = count(sentences_of(mentions("ab", "ab", "ab", "ac", "ac", "de", "f", "f")))
-    best = strongest_pairs(counted, 2, 0.1, 20, rejects)
-    assert list(best) == [("a", "b"), ("a", "c")]
-    assert rejects == {"pair_too_rare": 1, "pair_beyond_cap": 0}
-    best = strongest_pairs(counted, 2, 0.9, 20, rejects)
-    assert rejects["pair_by_chance"] == 2
+    assert list(strongest_pairs(counted, 2, 0.1, 20, rejects)) == [("a", "b"), ("c", "d")]
+    assert rejects == {"pair_too_rare": 1, "pair_by_chance": 1}
+    rejects.clear()
+    assert list(strongest_pairs(counted, 1, -1.0, 1, rejects)) == [("a", "b"), ("c", "d")]
+    assert rejects == {"pair_beyond_cap": 2}
+
+
+def test_an_entity_alone_keeps_its_most_frequent_partner() -> None:
+    counted = count(sentences_of(mentions("ab", "ab", "c", "xa", "xd", "d")))
+    best = strongest_pairs(counted, 2, 0.1, 20, Counter())
+    assert list(best) == [("a", "b"), ("a", "x"), ("d", "x")]
 
 
 @given(st.lists(st.text(alphabet="abcdef", min_size=1, max_size=6), min_size=1, max_size=30))

@@ -47,3 +47,20 @@ def test_a_line_number_that_does_not_show_the_name_is_not_believed(uart: dict[st
     found = extract_module({**uart, "ports": moved}, 2, None)
     texts = {r.text for r in found.relations if r.predicate == "width"}
     assert "input logic [7:0] data_i" in texts
+
+
+def test_an_instance_is_shown_down_to_its_name() -> None:
+    source = "module top;\n  serv_alu #(\n    .W (1)\n  ) alu (\n    .clk (clk));\nendmodule"
+    row = {
+        "doc_id": "d",
+        "element_id": "e",
+        "order": 0,
+        "line_start": 1,
+        "name": "top",
+        "source": source,
+        "ports": [],
+        "parameters": [],
+        "instances": [{"module": "serv_alu", "name": "alu", "line": 2}],
+    }
+    (relation,) = extract_module(row, 1, None).relations
+    assert relation.text == "serv_alu #( .W (1) ) alu ("
