@@ -106,10 +106,6 @@ def start_ingest(workspace: Path, folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(arguments, start_new_session=True)
 
 
-def children_of(pid: int) -> list[int]:
-    return worker_pool._descendants(pid)
-
-
 def is_running(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
@@ -118,31 +114,40 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_killed_run_goes_on_and_ends_the_same(tmp_path: Path, seed: int) -> None:
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    manual_pdf(folder / "manual.pdf", 40)
-    text_pdf(folder / "text.pdf", [f"Page {n} of the second document." for n in range(30)])
-    for n in range(4):
-        (folder / f"note{n}.txt").write_text(f"Note {n} is about the interrupt controller.\n")
-    run_ingest(tmp_path / "undisturbed", folder)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("docs")
+    manual_pdf(path / "manual.pdf", 20)
+    text_pdf(path / "text.pdf", [f"Page {n} of the second document." for n in range(20)])
+    for n in range(3):
+        (path / f"note{n}.txt").write_text(f"Note {n} is about the interrupt controller.\n")
+    return path
 
-    moment = random.Random(seed)
-    work = tmp_path / "killed/corpus/.work"
-    for _ in range(2):
-        process = start_ingest(tmp_path / "killed", folder)
-        # From before the first page to after the last document, as chance will have it.
-        pages = moment.randrange(0, 60)
-        while process.poll() is None and len(list(work.glob("spool-*/*/p*.json"))) < pages:
-            time.sleep(0.05)
-        children = children_of(process.pid)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        deadline = time.monotonic() + 20
-        while any(is_running(pid) for pid in children) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert not any(is_running(pid) for pid in children), "parsers outlived their parent"
-    run_ingest(tmp_path / "killed", folder)
-    assert tables(tmp_path / "killed") == tables(tmp_path / "undisturbed")
+
+@pytest.fixture(scope="module")
+def undisturbed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    workspace = tmp_path_factory.mktemp("undisturbed")
+    run_ingest(workspace, folder)
+    return workspace
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_killed_run_goes_on_and_ends_the_same(
+    folder: Path, undisturbed: Path, tmp_path: Path, seed: int
+) -> None:
+    work = tmp_path / "corpus/.work"
+    process = start_ingest(tmp_path, folder)
+    # From before the first page to after the last document, as chance will have it.
+    pages = random.Random(seed).randrange(0, 40)
+    while process.poll() is None and len(list(work.glob("spool-*/*/p*.json"))) < pages:
+        time.sleep(0.05)
+    children = worker_pool._descendants(process.pid)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    deadline = time.monotonic() + 60
+    while any(is_running(pid) for pid in children) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(is_running(pid) for pid in children), "parsers outlived their parent"
+    run_ingest(tmp_path, folder)
+    assert tables(tmp_path) == tables(undisturbed)
     assert not work.exists()
