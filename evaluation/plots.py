@@ -100,7 +100,7 @@ def differences(results: Sequence[BenchmarkResult]) -> str:
 def outcomes(results: Sequence[BenchmarkResult], models: Sequence[str]) -> str:
     """How the answers ended, as shares of all answers."""
     rows = [(result, model) for result in results for model in models]
-    figure, axes = _figure(7.2, 1.0 + 0.36 * len(rows))
+    figure, axes = _figure(7.2, 1.5 + 0.34 * len(rows))
     seen: set[str] = set()
     for place, (result, model) in enumerate(rows):
         counts: dict[str, int] = {}
@@ -121,10 +121,7 @@ def outcomes(results: Sequence[BenchmarkResult], models: Sequence[str]) -> str:
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(0, 100)
     axes.set_xlabel("% of answers")
-    axes.legend(
-        frameon=False, labelcolor=_INK, loc="lower left", bbox_to_anchor=(-0.35, 1.0), ncols=4,
-        fontsize=8.5,
-    )  # fmt: skip
+    figure.legend(frameon=False, labelcolor=_INK, loc="outside upper left", ncols=3, fontsize=8.5)
     return _svg(figure, "Outcomes of the answers of each model on each benchmark")
 
 

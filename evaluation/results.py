@@ -15,7 +15,15 @@ from pydantic import BaseModel, ConfigDict
 from evaluation.benchmarks import BENCHMARKS, Benchmark
 from evaluation.benchmarks.grading import RAN, Graded, mentions
 from evaluation.problems import cluster_of
-from evaluation.statistics import mcnemar, mean_interval, paired_difference, pass_at_k
+from evaluation.statistics import (
+    CONFIDENCE,
+    Interval,
+    mcnemar,
+    mean_interval,
+    paired_difference,
+    pass_at_k,
+    sign_flip_p_value,
+)
 
 
 class Frozen(BaseModel):
@@ -43,7 +51,7 @@ class Comparison(Frozen):
     high: float
     wins: int  # problems where the model is better
     losses: int
-    p_value: float | None  # exact McNemar; None where a problem has several samples
+    p_value: float  # exact McNemar, or sign flips where a problem has several samples
     finding: str  # gain | loss | no difference shown
 
 
@@ -161,8 +169,9 @@ def _compare(
     first, second = [before[r] for r in shared], [after[r] for r in shared]
     clusters = [cluster_of(rows[row_id]) for row_id in shared]
     interval = paired_difference(first, second, clusters, seed=seed)
-    p_value = None
-    if not benchmark.sampled:
+    if benchmark.sampled:
+        p_value = sign_flip_p_value(first, second, clusters, seed=seed)
+    else:
         p_value = mcnemar([v == 1 for v in first], [v == 1 for v in second]).p_value
     return [
         Comparison(
@@ -176,13 +185,15 @@ def _compare(
             wins=sum(b > a for a, b in zip(first, second, strict=True)),
             losses=sum(b < a for a, b in zip(first, second, strict=True)),
             p_value=p_value,
-            finding=_finding(interval.low, interval.high),
+            finding=_finding(interval, p_value),
         )
     ]
 
 
-def _finding(low: float, high: float) -> str:
-    """What the interval of a difference allows to say."""
-    if low > 0:
+def _finding(difference: Interval, p_value: float) -> str:
+    """What may be said: a difference needs both the interval and the exact test."""
+    if p_value < 1 - CONFIDENCE and difference.low > 0:
         return "gain"
-    return "loss" if high < 0 else "no difference shown"
+    if p_value < 1 - CONFIDENCE and difference.high < 0:
+        return "loss"
+    return "no difference shown"

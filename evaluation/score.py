@@ -249,7 +249,10 @@ def _manifest(
         counts_in={f"problems {name}": count for name, count in rows.items()},
         counts_out={"answers": answers},
         rejects=rejects,
-        notes={"models": sorted({shard.items[0] for shard in plan.shards}), "sandbox": sandbox.level()},
+        notes={
+            "models": sorted({shard.items[0] for shard in plan.shards}),
+            "sandbox": sandbox.level(),
+        },
         seconds=round(sum(result.seconds for result in done.values()), 1),
         created=now(),
         files=[

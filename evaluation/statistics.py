@@ -9,6 +9,7 @@ Not covered: correction for looking at many benchmarks at once.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,10 +18,11 @@ import numpy as np
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
+_EXACT_FLIPS = 14
 
 
 class Interval(NamedTuple):
-    """An estimate with its confidence interval. Equal bounds when there is one cluster only."""
+    """An estimate with its 95 % confidence interval."""
 
     value: float
     low: float
@@ -47,25 +49,53 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
 
 
 def mean_interval(values: Sequence[float], clusters: Sequence[str], *, seed: int = 0) -> Interval:
-    """Mean of `values` with a percentile bootstrap over `clusters` (one label per value).
+    """Mean of `values` in [0, 1], with a percentile bootstrap over `clusters` (a label per value).
 
+    When all values are 0, or all 1, resampling shows no spread at all; the bound is then the exact
+    binomial one of as many clusters (0 of 50 right: at most 7 %).
     Raises `ValueError` when there are no values.
     """
     sums, counts = _by_cluster(values, clusters)
-    means = _resampled_means(sums, counts, seed)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
-    return Interval(float(sums.sum() / counts.sum()), float(low), float(high))
+    value, low, high = _bootstrap(sums, counts, seed)
+    if value == 0:
+        high = _unseen(len(sums))
+    elif value == 1:
+        low = 1 - _unseen(len(sums))
+    return Interval(value, low, high)
 
 
 def paired_difference(
     first: Sequence[float], second: Sequence[float], clusters: Sequence[str], *, seed: int = 0
 ) -> Interval:
-    """Mean of `second - first` on the same problems, with its bootstrap interval."""
-    if len(first) != len(second):
-        raise ValueError(f"paired values differ in number: {len(first)} and {len(second)}")
-    gains = [b - a for a, b in zip(first, second, strict=True)]
-    return mean_interval(gains, clusters, seed=seed)
+    """Mean of `second - first` on the same problems, with its bootstrap interval.
+
+    When the two never differ the interval is that of a difference not seen in so many clusters.
+    """
+    gains = _gains(first, second)
+    sums, counts = _by_cluster(gains, clusters)
+    if not any(gains):
+        return Interval(0.0, -_unseen(len(sums)), _unseen(len(sums)))
+    return Interval(*_bootstrap(sums, counts, seed))
+
+
+def sign_flip_p_value(
+    first: Sequence[float], second: Sequence[float], clusters: Sequence[str], *, seed: int = 0
+) -> float:
+    """Two-sided p-value of the paired randomisation test: flip the sign of each cluster's gain.
+
+    Exact up to 14 clusters that differ, else from `RESAMPLES` random flips.
+    """
+    sums, _ = _by_cluster(_gains(first, second), clusters)
+    gains = sums[sums != 0]
+    if len(gains) == 0:
+        return 1.0
+    seen = abs(gains.sum()) - 1e-9
+    if len(gains) <= _EXACT_FLIPS:
+        signs = np.array(list(itertools.product((-1.0, 1.0), repeat=len(gains))))
+        return float(np.mean(np.abs(signs @ gains) >= seen))
+    rng = np.random.default_rng(seed)
+    flipped = rng.choice((-1.0, 1.0), size=(RESAMPLES, len(gains))) @ gains
+    return float((1 + np.sum(np.abs(flipped) >= seen)) / (1 + RESAMPLES))
 
 
 def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
@@ -78,6 +108,23 @@ def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
     discordant = only_first + only_second
     p_value = binomtest(only_first, discordant, 0.5).pvalue if discordant else 1.0
     return McNemar(only_first, only_second, float(p_value))
+
+
+def _gains(first: Sequence[float], second: Sequence[float]) -> list[float]:
+    if len(first) != len(second):
+        raise ValueError(f"paired values differ in number: {len(first)} and {len(second)}")
+    return [b - a for a, b in zip(first, second, strict=True)]
+
+
+def _unseen(clusters: int) -> float:
+    """Upper bound (Clopper-Pearson) of a share that was seen 0 times in so many clusters."""
+    return float(1 - ((1 - CONFIDENCE) / 2) ** (1 / clusters))
+
+
+def _bootstrap(sums: np.ndarray, counts: np.ndarray, seed: int) -> tuple[float, float, float]:
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(_resampled_means(sums, counts, seed), [tail, 1 - tail])
+    return float(sums.sum() / counts.sum()), float(low), float(high)
 
 
 def _by_cluster(values: Sequence[float], clusters: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -67,12 +67,16 @@
       mark.title = `${model}: ${best ? best.group : "no answer"}`;
       marks.append(mark);
     }
-    node.append(marks, make("b", "", problem.task || problem.title), make("p", "", lastLine(problem.prompt)));
+    node.append(marks, make("b", "", problem.task || problem.title), make("p", "", gist(problem)));
     node.addEventListener("click", () => { select(index); byId("list").focus(); });
     return node;
   }
 
-  const lastLine = (text) => text.trim().split("\n").filter((line) => line.trim()).pop() || "";
+  // The question stands last in a prompt; of code to complete, the module's name says more.
+  function gist(problem) {
+    const module = problem.verifier === "verilog_sim" && problem.prompt.match(/\bmodule\s+\w+/);
+    return module ? module[0] : problem.prompt.trim().split("\n").filter((line) => line.trim()).pop() || "";
+  }
 
   function select(index) {
     const list = byId("list");

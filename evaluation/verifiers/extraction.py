@@ -22,8 +22,10 @@ from evaluation.verifiers.verdict import Verdict
 
 MAX_CHARS = 20_000
 
+# Blanks within a line only: `\s` would cross lines and make a text of empty lines quadratic.
 _ANSWER_LINE = re.compile(
-    r"^[\s>*_#]*(?:the\s+)?(?:final\s+|correct\s+)?answer(?:\s+is\s*:?|\s*[*_]*\s*:)[*_]*(.*)$",
+    r"^[ \t>*_#]*(?:the[ \t]+)?(?:final[ \t]+|correct[ \t]+)?answer"
+    r"(?:[ \t]+is[ \t]*:?|[ \t]*[*_]*[ \t]*:)[*_]*(.*)$",
     re.IGNORECASE | re.MULTILINE,
 )
 _SPACES = re.compile(r"\s+")

@@ -5,9 +5,8 @@ all but `value` optional. The answer may write the value in another prefix or sp
 (`0.0124 A`, `12.4 milliamps`); a bare number is read in the ground truth's unit unless
 `unit_required`. A unit where the ground truth has none, or one of another dimension, fails.
 
-A short sentence is read when it holds one quantity. Two different numbers, or a text of more than
-`MAX_WORDS` words without a box or answer line, are rejected: a list of guesses or an echo of the
-question must not score.
+A short sentence is read when it holds one quantity. Two different numbers, or more than
+`MAX_WORDS` words, are rejected: a list of guesses or an echo of the question must not score.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from evaluation.verifiers.units import parse_unit
 from evaluation.verifiers.verdict import Verdict
 
 MAX_WORDS = 24
+MAX_REPEATS = 3  # of the same number
 MAX_RTOL = 0.2
 
 # A number that is not part of a name (M2, v1.5, x_3) or of a longer number (1.2.3).
@@ -57,8 +57,8 @@ def verify(ground_truth: str, answer: str) -> Verdict:
     found = final_answer(answer)
     if isinstance(found, Verdict):
         return found
-    if not found.marked and len(found.text.split()) > MAX_WORDS:
-        return Verdict(0.0, "rejected:wordy", f"more than {MAX_WORDS} words and no answer line")
+    if len(found.text.split()) > MAX_WORDS:
+        return Verdict(0.0, "rejected:wordy", f"more than {MAX_WORDS} words")
     return _compare(read_quantities(found.text), wanted, rtol, atol, truth.get("unit_required"))
 
 
@@ -67,8 +67,8 @@ def _compare(
 ) -> Verdict:
     if not said:
         return Verdict(0.0, "no_answer", "no number")
-    if len(set(said)) > 1:
-        return Verdict(0.0, "rejected:ambiguous", f"{len(set(said))} different numbers")
+    if len(set(said)) > 1 or len(said) > MAX_REPEATS:
+        return Verdict(0.0, "rejected:ambiguous", f"{len(said)} numbers")
     quantity = said[0]
     value = quantity.value
     if quantity.unit:

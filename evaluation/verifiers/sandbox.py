@@ -41,7 +41,7 @@ class Limits:
 
     cpu_s: int = 10
     memory_bytes: int = 1 << 30
-    output_bytes: int = 8 << 20
+    output_bytes: int = 32 << 20
     wall_s: float = 120.0
 
 
@@ -102,7 +102,7 @@ def wrap(chosen: Level, folder: Path, command: Sequence[str], limits: Limits) ->
         "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
         "--uid", "65534", "--gid", "65534", "--clearenv", "--setenv", "PATH", _search_path(command),
         "--ro-bind", "/usr", "/usr", *_system_links(), *_tool_prefix(command), "--dev", "/dev",
-        "--size", str(limits.output_bytes * 4), "--tmpfs", "/tmp",  # noqa: S108 (its own /tmp)
+        "--size", str(64 << 20), "--tmpfs", "/tmp",  # noqa: S108 (its own /tmp)
         *bind, "--chdir", inside, "--", *command,
     ]  # fmt: skip
 

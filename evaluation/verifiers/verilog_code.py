@@ -36,8 +36,7 @@ DIRECTIVES = frozenset({
     "`begin_keywords", "`end_keywords", "`pragma", "`nounconnected_drive", "`unconnected_drive",
 })  # fmt: skip
 
-_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE)
-_OPEN_FENCE = re.compile(r"^[ \t]*(?:```+|~~~+)[^\n]*\n(.*)\Z", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)")
 _DONE = re.compile(r"\[BEGIN\](.*?)(?:\[DONE\]|\Z)", re.DOTALL)
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
@@ -99,13 +98,30 @@ def extract_code(answer: str, top: str, before: str = "", after: str = "") -> st
 
 
 def _select_code(text: str, top: str) -> str:
-    blocks = [match.group(2) for match in _FENCE.finditer(text)]
-    if not blocks:
-        blocks = _OPEN_FENCE.findall(text) or _DONE.findall(text)
+    blocks = _fenced_blocks(text) or _DONE.findall(text)
     if blocks:
         holders = [block for block in blocks if _declares(block, top)]
         return str((holders or blocks)[-1])
     return _bare_code(text, top)
+
+
+def _fenced_blocks(text: str) -> list[str]:
+    """The contents of Markdown fences; one that never closes ends with the text.
+
+    Line by line: a regular expression over fences of any length is quadratic in hostile texts.
+    """
+    blocks: list[str] = []
+    fence = ""
+    for line in text.splitlines(keepends=True):
+        match = _FENCE.match(line)
+        if fence and match and match.group(1).startswith(fence) and not match.group(2).strip():
+            fence = ""
+        elif fence:
+            blocks[-1] += line
+        elif match:
+            fence = match.group(1)
+            blocks.append("")
+    return blocks
 
 
 def _bare_code(text: str, top: str) -> str:

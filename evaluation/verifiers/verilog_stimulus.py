@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-VERSION = 1
+VERSION = 2
 
 _CLOCK = re.compile(r"(?:^|_)(?:[a-z]{0,4}cl(?:oc)?k|ck|cp)(?:_?i|_in|\d*)?(?:_|$|\d)", re.I)
 _RESET = re.compile(
@@ -129,12 +129,13 @@ class _Player:
         return vectors
 
     def _reset_now(self, cycle: int, cycles: int, *, high: bool) -> bool:
-        """Asserted at the start, at two set times (one within a clock-high phase), and rarely."""
-        if cycle < 3:
+        """Asserted at the start, at two early times (one within a clock-high phase), and rarely.
+
+        Early, so that the rest of the run is long enough for counters to wrap.
+        """
+        if cycle < 3 or cycle == min(8, cycles // 4) or (cycle == min(14, cycles // 2) and high):
             return True
-        if cycle == cycles // 3 or (cycle == 2 * cycles // 3 and high):
-            return True
-        return self._coin(1 / 400)
+        return self._coin(1 / 1000)
 
     def _draw_resets(self, *, asserted: bool) -> None:
         for name in self.roles.resets:

@@ -1,0 +1,214 @@
+"""The whole stage with tiny models: results, resume after a kill, registry, reproducibility."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from scoring_inputs import COUNTER, make_row, publish_rows, write_tiny_model
+
+from evaluation import generation
+from evaluation.score import ScoreConfig, plan, process, publish, run_score
+from evaluation.verifiers.verilog import Golden, record_golden
+from workspace import registry
+from workspace.errors import MissingInputError, UserError
+from workspace.manifest import read_manifest
+from workspace.paths import Workspace
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("iverilog") is None, reason="iverilog is not installed"
+)
+
+
+def rows() -> list[dict[str, Any]]:
+    """Five questions of each kind, two RTL problems, one row that no benchmark takes."""
+    golden = record_golden(COUNTER, "counter", cycles=32)
+    assert isinstance(golden, Golden)
+    before, after = COUNTER.split("    if (rst)")[0], "endmodule\n"
+    found = [
+        make_row(f"closed{i}", f"What is the width of bus {i}?", str(i), fact_id=f"f{i // 2}")
+        for i in range(5)
+    ]
+    found += [
+        make_row(
+            f"open{i}",
+            f"The clock runs at {i} MHz. How fast is the clock?",
+            f"{i} MHz",
+            setting="open_book",
+            verifier="numeric",
+            ground_truth=json.dumps({"value": i, "unit": "MHz"}),
+        )
+        for i in range(5)
+    ]
+    found += [
+        make_row(
+            f"rtl{i}",
+            f"Complete number {i}:\n{before}",
+            "if (rst) q <= 0; else if (en) q <= q + 1;",
+            setting="skill",
+            verifier="verilog_sim",
+            ground_truth=golden.ground_truth(before, after),
+        )
+        for i in range(2)
+    ]
+    return [*found, make_row("other", "?", "x", setting="skill")]
+
+
+@pytest.fixture(scope="module")
+def published_rows() -> list[dict[str, Any]]:
+    return rows()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, tiny_model: Path, published_rows: list[dict[str, Any]]) -> Workspace:
+    """A data set, and a registered model whose base is the tiny one."""
+    workspace = Workspace(tmp_path / "ws")
+    publish_rows(workspace, published_rows)
+    trained = write_tiny_model(workspace.run("r") / "final", seed=1)
+    registry.register(
+        workspace,
+        "dsm",
+        run="r",
+        path=str(trained.relative_to(workspace.root)),
+        base_model=str(tiny_model),
+        lineage={"dataset": "k1"},
+    )
+    return workspace
+
+
+def config_of(workspace: Workspace, **settings: Any) -> ScoreConfig:
+    return ScoreConfig(
+        workspace=workspace.root, dtype="float32", samples_per_problem=2, ks=(1, 2), **settings
+    )
+
+
+def test_base_and_tuned_are_scored_side_by_side(workspace: Workspace) -> None:
+    result = run_score(config_of(workspace))
+    assert not result.skipped
+    summary = json.loads((result.directory / "results.json").read_text())
+    assert [m["label"] for m in summary["models"]] == ["dsm:1 base", "dsm:1"]
+    assert [(b["name"], b["problems"]) for b in summary["benchmarks"]] == [
+        ("domain_qa_open_book", 5),
+        ("domain_qa_closed_book", 5),
+        ("rtl_completion", 2),
+    ]
+    rtl = summary["benchmarks"][2]
+    assert set(rtl["scores"]["dsm:1"]) == {"pass@1", "pass@2", "compiles"}
+    assert sum(rtl["outcomes"]["dsm:1"].values()) == 2 * 2
+    for benchmark in summary["benchmarks"]:
+        [comparison] = benchmark["comparisons"]
+        assert comparison["baseline"] == "dsm:1 base"
+        assert comparison["low"] <= comparison["difference"] <= comparison["high"]
+        assert benchmark["without_verdict"] == 0
+
+    samples = pq.read_table(result.directory / "samples.parquet").to_pylist()
+    assert len(samples) == 2 * (5 + 5 + 2 * 2)
+    assert len({(s["row_id"], s["model"], s["sample"]) for s in samples}) == len(samples)
+
+    manifest = read_manifest(result.directory)
+    assert manifest is not None
+    assert manifest.rejects == {"no_benchmark": 1}
+    assert manifest.inputs["simulator"].startswith("Icarus Verilog")
+    assert {f.path for f in manifest.files} == {"results.json", "samples.parquet", "report.html"}
+    assert not (result.directory / ".work").exists() or not any(
+        (result.directory / ".work").iterdir()
+    )
+    recorded = registry.versions(workspace, "dsm")[0].scores
+    assert recorded["domain_qa_closed_book/accuracy"] == pytest.approx(
+        summary["benchmarks"][1]["scores"]["dsm:1"]["accuracy"]["value"], abs=1e-6
+    )
+
+    assert run_score(config_of(workspace)).skipped
+    assert run_score(config_of(workspace, workers=1)).skipped
+
+
+def test_a_killed_run_goes_on_to_the_same_answers(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(workspace, batch_size=2, benchmarks=("rtl_completion",))
+    whole = plan(config)
+    for shard in whole.shards:
+        process(config, shard)
+    journals = sorted(whole.work.glob("*/answers.jsonl"))
+    assert len(journals) == 2
+    answers = [j.read_text() for j in journals]
+
+    # As a kill leaves it: one batch whole, the next answer torn, nothing graded.
+    for journal, text in zip(journals, answers, strict=True):
+        lines = text.splitlines(keepends=True)
+        journal.write_text("".join(lines[:2]) + lines[2][:7])
+        (journal.parent / "graded.json").unlink()
+    generated: list[int] = []
+    seed = generation._seed_torch
+    monkeypatch.setattr(
+        generation,
+        "_seed_torch",
+        lambda number, batch: (generated.append(len(batch)), seed(number, batch)),
+    )
+    for shard in whole.shards:
+        process(config, shard)
+    assert generated == [2, 2], "only the missing batch of each model is generated again"
+    assert [j.read_text() for j in journals] == answers
+    manifest = publish(config, whole)
+    assert manifest.counts_out == {"answers": 8}
+
+
+def test_samples_of_one_problem_differ(workspace: Workspace) -> None:
+    """Each repeat has a seed of its own; one seed for all would make pass@k equal pass@1."""
+    config = config_of(workspace, benchmarks=("rtl_completion",), temperature=1.0)
+    result = run_score(config)
+    samples = pq.read_table(result.directory / "samples.parquet").to_pylist()
+    by_problem: dict[tuple[str, str], set[str]] = {}
+    for sample in samples:
+        by_problem.setdefault((sample["model"], sample["row_id"]), set()).add(sample["answer"])
+    assert all(len(answers) == 2 for answers in by_problem.values())
+
+
+def test_the_key_follows_weights_and_rows_but_not_names(
+    workspace: Workspace, tiny_model: Path, published_rows: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    config = config_of(workspace)
+    first = plan(config).key
+    other = write_tiny_model(tmp_path / "other", seed=2)
+    assert plan(config_of(workspace, models=("base:dsm", str(other)))).key != first
+    assert plan(config_of(workspace, seed=1)).key != first
+    publish_rows(workspace, published_rows, key="k2")
+    assert plan(config).key != first
+
+
+def test_limit_takes_the_same_choice_each_time(workspace: Workspace) -> None:
+    config = config_of(workspace, limit=2, benchmarks=("domain_qa_closed_book",))
+    units = [shard.units for shard in plan(config).shards]
+    assert units == [2, 2]
+    samples = pq.read_table(run_score(config).directory / "samples.parquet")
+    assert len(set(samples["row_id"].to_pylist())) == 2
+
+
+def test_what_is_missing_is_named_with_its_cure(tmp_path: Path, workspace: Workspace) -> None:
+    with pytest.raises(MissingInputError, match=r"flows\.build_datasets"):
+        plan(ScoreConfig(workspace=tmp_path / "none"))
+    with pytest.raises(MissingInputError, match=r"flows\.train"):
+        plan(config_of(workspace, name="unknown"))
+    with pytest.raises(MissingInputError, match="dsm:7"):
+        plan(config_of(workspace, models=("dsm:7",)))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"config\.json"):
+        plan(config_of(workspace, models=(str(tmp_path / "empty"),)))
+    with pytest.raises(ValueError, match="rtl_completion"):
+        ScoreConfig(benchmarks=("mmlu",))
+
+
+def test_a_missing_simulator_leaves_problems_out_instead_of_failing_them(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("evaluation.verifiers.verilog._installed", lambda: False)
+    result = run_score(config_of(workspace, benchmarks=("rtl_completion",)))
+    summary = json.loads((result.directory / "results.json").read_text())
+    assert summary["benchmarks"][0]["without_verdict"] == 8
+    assert summary["benchmarks"][0]["scores"]["dsm:1"] == {}
+    assert result.manifest.rejects["infra:iverilog"] == 8
+    assert "no verdict" in (result.directory / "report.html").read_text()
