@@ -6,7 +6,7 @@ import pytest
 
 from training.train import TrainConfig
 from training.trainers.grpo import completions_per_rank
-from training.trainers.sft import rows_per_forward
+from training.trainers.sft import rows_per_rank
 
 RECIPES = sorted((Path(__file__).parents[2] / "training" / "recipes").glob("*.yaml"))
 
@@ -15,7 +15,7 @@ RECIPES = sorted((Path(__file__).parents[2] / "training" / "recipes").glob("*.ya
 def test_a_recipe_loads_and_its_ranks_can_share_a_step(path: Path) -> None:
     config = TrainConfig.from_yaml(path)
     ranks = config.nodes * config.processes_per_node
-    assert rows_per_forward(config.sft, world_size=ranks) >= 1
+    assert rows_per_rank(config.sft, ranks) >= 1
     assert completions_per_rank(config.rlvr, ranks) >= config.rlvr.generations
 
 

@@ -5,25 +5,19 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.trainers.sample_order import plan_steps
-
-sizes = st.sampled_from([(8, 8), (8, 4), (6, 3), (4, 1), (1, 1)])
+from training.trainers.sample_order import plan_steps, split_by_tokens
 
 
 @given(
     lengths=st.lists(st.integers(1, 500), min_size=1, max_size=80),
-    size=sizes,
+    step=st.sampled_from([1, 3, 8, 16]),
     passes=st.integers(1, 4),
     seed=st.integers(0, 2**31),
 )
 def test_every_row_is_trained_in_every_pass(
-    lengths: list[int], size: tuple[int, int], passes: int, seed: int
+    lengths: list[int], step: int, passes: int, seed: int
 ) -> None:
-    step, forward = size
-    plan = plan_steps(
-        lengths, rows_per_step=step, rows_per_forward=forward, epochs=passes, token_budget=0,
-        seed=seed,
-    )  # fmt: skip
+    plan = plan_steps(lengths, rows_per_step=step, epochs=passes, token_budget=0, seed=seed)
     counts = Counter(plan.order)
     assert len(plan.order) == plan.steps * step
     assert len(plan.order) - passes * len(lengths) < step, "at most the last step is filled up"
@@ -39,9 +33,7 @@ def test_every_row_is_trained_in_every_pass(
     seed=st.integers(0, 99),
 )
 def test_the_budget_bounds_the_tokens(lengths: list[int], budget: int, seed: int) -> None:
-    plan = plan_steps(
-        lengths, rows_per_step=4, rows_per_forward=2, epochs=3, token_budget=budget, seed=seed
-    )
+    plan = plan_steps(lengths, rows_per_step=4, epochs=3, token_budget=budget, seed=seed)
     tokens = sum(lengths[row] for row in plan.order)
     assert plan.steps >= 1
     assert tokens <= budget or plan.steps == 1
@@ -51,24 +43,31 @@ def test_the_order_is_the_same_again_and_another_with_another_seed() -> None:
     lengths = [(7 * n) % 50 + 1 for n in range(60)]
 
     def order(seed: int) -> list[int]:
-        return plan_steps(
-            lengths, rows_per_step=8, rows_per_forward=4, epochs=2, token_budget=0, seed=seed
-        ).order
+        return plan_steps(lengths, rows_per_step=8, epochs=2, token_budget=0, seed=seed).order
 
     assert order(1) == order(1)
     assert order(1) != order(2)
 
 
-def test_forward_passes_hold_rows_of_like_length() -> None:
-    lengths = [(37 * n) % 400 + 1 for n in range(400)]
-    plan = plan_steps(
-        lengths, rows_per_step=16, rows_per_forward=8, epochs=1, token_budget=0, seed=0
-    )
+@given(
+    lengths=st.lists(st.integers(1, 300), min_size=1, max_size=40),
+    limit=st.integers(1, 2000),
+    at_least=st.integers(1, 60),
+)
+def test_a_split_keeps_every_row_and_the_bound(
+    lengths: list[int], limit: int, at_least: int
+) -> None:
+    groups = split_by_tokens(lengths, limit, at_least)
+    assert sorted(row for group in groups for row in group) == list(range(len(lengths)))
+    assert len(groups) >= min(at_least, len(lengths))
+    for group in groups:
+        padded = len(group) * max(lengths[row] for row in group)
+        assert padded <= limit or len(group) == 1
 
-    def padded(order: list[int]) -> int:
-        groups = [order[at : at + 8] for at in range(0, len(order), 8)]
-        return sum(len(group) * max(lengths[row] for row in group) for group in groups)
 
-    used = sum(lengths)
-    assert padded(plan.order) < 1.1 * used
-    assert padded(list(range(400))) > 1.5 * used, "rows in their given order waste much more"
+def test_a_split_wastes_little_on_padding() -> None:
+    lengths = [(37 * n) % 400 + 1 for n in range(64)]
+    groups = split_by_tokens(lengths, 2048)
+    padded = sum(len(group) * max(lengths[row] for row in group) for group in groups)
+    assert padded < 1.2 * sum(lengths)
+    assert len(lengths) * max(lengths) > 1.9 * sum(lengths), "one batch would nearly double it"

@@ -101,7 +101,7 @@ def tiny_config(workspace: Path, base: Path, *, steps: int, **changes: object) -
         "base_model": str(base),
         "precision": "fp32",
         "sft": SftSettings(
-            epochs=steps * 8 / rows, rows_per_step=8, rows_per_forward=4, learning_rate=1e-3
+            epochs=steps * 8 / rows, rows_per_step=8, tokens_per_forward=160, learning_rate=1e-3
         ),
         "rlvr": RlvrSettings(steps=0),
         "checkpoint_every_steps": 10,

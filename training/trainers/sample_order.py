@@ -1,12 +1,9 @@
 """Which rows each optimizer step trains on: decided before training, for the whole of it.
 
-The order is a pure function of the rows' lengths, the settings and the seed. A resumed run walks
-the same list from its step on, so no row is lost or trained twice, at any epoch border and with
-any number of ranks (the trainers' own samplers draw from a generator whose state a checkpoint
-does not hold).
-
-Rows of similar length are put into the same forward pass, which saves most of the padding; forward
-passes are shuffled among the steps nearby, so that a step mixes short and long rows.
+The order is a pure function of the rows' number and lengths, the settings and the seed. A resumed
+run walks the same list from its step on, so no row is lost or trained twice, at any epoch border
+and with any number of ranks (the trainers' own samplers draw from a generator whose state a
+checkpoint does not hold).
 """
 
 from __future__ import annotations
@@ -17,11 +14,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-WINDOW_STEPS = 8  # rows are sorted by length within this many steps
-
 
 class StepPlan(NamedTuple):
-    """`order` holds `steps * rows_per_step` row indices, forward pass after forward pass."""
+    """`order` holds `steps * rows_per_step` row indices, step after step."""
 
     order: list[int]
     steps: int
@@ -29,33 +24,43 @@ class StepPlan(NamedTuple):
 
 
 def plan_steps(
-    lengths: Sequence[int],
-    *,
-    rows_per_step: int,
-    rows_per_forward: int,
-    epochs: float,
-    token_budget: int,
-    seed: int,
+    lengths: Sequence[int], *, rows_per_step: int, epochs: float, token_budget: int, seed: int
 ) -> StepPlan:
     """Plan the training on rows of `lengths` tokens. `token_budget` 0 means no limit.
 
-    `rows_per_forward` must divide `rows_per_step`. The last step is filled with the first rows of
-    the next pass, so every row is trained at least `floor(epochs)` times without a budget.
+    The last step is filled with the first rows of the next pass, so without a budget every row is
+    trained at least `floor(epochs)` times.
     """
-    assert rows_per_step % rows_per_forward == 0
-    wanted = max(1, math.ceil(epochs * len(lengths)))
-    steps = math.ceil(wanted / rows_per_step)
-    rows = shuffled_passes(len(lengths), steps * rows_per_step, seed)
+    steps = math.ceil(max(1.0, epochs * len(lengths)) / rows_per_step)
+    order = shuffled_passes(len(lengths), steps * rows_per_step, seed)
     if token_budget:
-        steps = min(steps, _steps_within(rows, lengths, rows_per_step, token_budget))
-        rows = rows[: steps * rows_per_step]
-    order = _group_by_length(rows, lengths, rows_per_step * WINDOW_STEPS, rows_per_forward, seed)
-    return StepPlan(order, steps, len(rows) / len(lengths))
+        steps = min(steps, _steps_within(order, lengths, rows_per_step, token_budget))
+        order = order[: steps * rows_per_step]
+    return StepPlan(order, steps, len(order) / len(lengths))
 
 
 def shuffled_passes(count: int, wanted: int, seed: int) -> list[int]:
     """The first `wanted` indices of endless passes over `count` rows, each in its own order."""
     return list(islice(_passes(count, seed), wanted))
+
+
+def split_by_tokens(lengths: Sequence[int], limit: int, at_least: int = 1) -> list[list[int]]:
+    """Row indices in groups of like length whose padded size (rows x longest) is at most `limit`.
+
+    A row longer than `limit` is a group of its own. There are at least `at_least` groups (at most
+    one per row).
+    """
+    groups: list[list[int]] = []
+    for row in sorted(range(len(lengths)), key=lambda row: (lengths[row], row)):
+        if groups and (len(groups[-1]) + 1) * lengths[row] <= limit:
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    while len(groups) < min(at_least, len(lengths)):
+        largest = max(range(len(groups)), key=lambda at: len(groups[at]))
+        rows = groups[largest]
+        groups[largest : largest + 1] = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
+    return groups
 
 
 def _passes(count: int, seed: int) -> Iterator[int]:
@@ -68,23 +73,11 @@ def _passes(count: int, seed: int) -> Iterator[int]:
 
 
 def _steps_within(
-    rows: Sequence[int], lengths: Sequence[int], rows_per_step: int, budget: int
+    order: Sequence[int], lengths: Sequence[int], rows_per_step: int, budget: int
 ) -> int:
     tokens = 0
-    for position, row in enumerate(rows):
+    for position, row in enumerate(order):
         tokens += lengths[row]
         if tokens > budget:
             return max(1, position // rows_per_step)
-    return len(rows) // rows_per_step
-
-
-def _group_by_length(
-    rows: Sequence[int], lengths: Sequence[int], window: int, group: int, seed: int
-) -> list[int]:
-    order: list[int] = []
-    for start in range(0, len(rows), window):
-        near = sorted(rows[start : start + window], key=lambda row: (lengths[row], row))
-        groups = [near[at : at + group] for at in range(0, len(near), group)]
-        random.Random(f"window:{seed}:{start}").shuffle(groups)
-        order += [row for rows_of_group in groups for row in rows_of_group]
-    return order
+    return len(order) // rows_per_step

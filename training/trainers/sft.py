@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from training.trainers import entry
+from training.trainers.bounded_sft import make_bounded_trainer
 from training.trainers.callbacks import Callbacks, make_callbacks, wait_for_all_ranks
 from training.trainers.model_io import load_model, load_tokenizer
 from training.trainers.rows import TokenRows, read_view, tokenize_rows
@@ -28,17 +29,15 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
     rows = read_view(spec.data, ("prompt", "completion"))
     tokenizer = load_tokenizer(spec.parent)
     tokens = usable_rows(spec, tokenizer, rows)
-    forward = rows_per_forward(spec.sft, world_size=entry.world_size())
     plan = plan_steps(
         [len(row.input_ids) for row in tokens.rows],
         rows_per_step=spec.sft.rows_per_step,
-        rows_per_forward=forward,
         epochs=spec.sft.epochs,
         token_budget=spec.sft.token_budget,
         seed=spec.seed,
     )
     callbacks = make_callbacks(spec, stop, epochs=plan.epochs)
-    trainer = make_trainer(spec, tokenizer, tokens, plan, forward, callbacks)
+    trainer = make_trainer(spec, tokenizer, tokens, plan, callbacks)
     trainer.train(resume_from_checkpoint=entry.resume_path(spec))
     if callbacks.progress.stopped:
         wait_for_all_ranks()
@@ -69,15 +68,14 @@ def usable_rows(spec: TrainSpec, tokenizer: Any, rows: list[dict[str, Any]]) -> 
     return tokens
 
 
-def rows_per_forward(settings: SftSettings, *, world_size: int) -> int:
-    """Rows of one forward pass, so that all ranks together fill a step evenly."""
+def rows_per_rank(settings: SftSettings, world_size: int) -> int:
+    """Rows of one step that a rank trains on."""
     if settings.rows_per_step % world_size:
         raise UserError(
             f"sft.rows_per_step is {settings.rows_per_step}, which {world_size} ranks cannot share "
             "evenly; choose a multiple"
         )
-    share = settings.rows_per_step // world_size
-    return max(n for n in range(1, min(settings.rows_per_forward, share) + 1) if share % n == 0)
+    return settings.rows_per_step // world_size
 
 
 def make_trainer(
@@ -85,12 +83,11 @@ def make_trainer(
     tokenizer: Any,
     tokens: TokenRows,
     plan: StepPlan,
-    forward: int,
     callbacks: Callbacks,
 ) -> Any:
     """TRL's trainer over the planned order."""
     from datasets import Dataset
-    from trl import SFTConfig, SFTTrainer
+    from trl import SFTConfig
 
     rows = Dataset.from_dict(
         {
@@ -99,13 +96,14 @@ def make_trainer(
         }
     )
     settings = spec.sft
-    return SFTTrainer(
+    return make_bounded_trainer(
+        settings.tokens_per_forward,
         model=load_model(spec.parent, spec.seed),
         args=SFTConfig(
             **entry.common_arguments(spec),
             max_steps=plan.steps,
-            per_device_train_batch_size=forward,
-            gradient_accumulation_steps=settings.rows_per_step // (forward * entry.world_size()),
+            per_device_train_batch_size=rows_per_rank(settings, entry.world_size()),
+            gradient_accumulation_steps=1,  # a step is split by tokens instead
             learning_rate=settings.learning_rate,
             weight_decay=settings.weight_decay,
             max_grad_norm=settings.max_grad_norm,

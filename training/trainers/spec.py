@@ -31,8 +31,12 @@ class SftSettings(StageConfig):
     rows_per_step: int = setting(
         16, position=4, ge=1, le=65536, description="Rows in one optimizer step, over all ranks"
     )
-    rows_per_forward: int = setting(
-        8, position=5, ge=1, le=4096, description="Rows in one forward pass of one rank (memory)"
+    tokens_per_forward: int = setting(
+        2048,
+        position=5,
+        ge=16,
+        le=1 << 24,
+        description="Tokens in one forward pass of one rank, padding included (memory)",
     )
     max_length: int = setting(
         768,
