@@ -20,7 +20,7 @@ from typing import Final
 from corpus.centrality import rank
 from corpus.rows import DocumentRows
 from corpus.sentences import split_sentences
-from corpus.table_facts import describe_table
+from corpus.table_facts import describe_table, plural
 from workspace.ids import derive_id
 from workspace.shards import Row
 
@@ -70,7 +70,7 @@ def _sentences(document: DocumentRows) -> dict[str, list[Candidate]]:
 
 def _is_good(sentence: str) -> bool:
     """A real sentence: of usual length, mostly words, with an end or enough of them."""
-    if _CAPTION.match(sentence):
+    if _CAPTION.match(sentence) or sentence.startswith("["):
         return False
     words = _WORD.findall(sentence)
     letters = sum(char.isalpha() or char.isspace() for char in sentence)
@@ -138,10 +138,11 @@ def _module(module: Row) -> str:
         direction: sum(port["direction"] == direction for port in module["ports"])
         for direction in ("input", "output", "inout")
     }
-    ports = ", ".join(f"{n} {name}s" for name, n in counts.items() if n) or "no ports"
+    ports = ", ".join(plural(n, name) for name, n in counts.items() if n) or "no ports"
     said = split_sentences(" ".join(module["comment"].split()))
     used = sorted({instance["module"] for instance in module["instances"]})
-    text = f"{module['language'].capitalize()} module {module['name']} with {ports}"
+    language = "SystemVerilog" if module["language"] == "systemverilog" else "Verilog"
+    text = f"{language} module {module['name']} with {ports}"
     text += f", built of {', '.join(used[:6])}" if used else ""
     return f"{text}. {said[0].text}" if said else f"{text}."
 

@@ -22,7 +22,7 @@ def describe_table(table: Row) -> str:
         f"Table in {table['section_path'][-1]}" if table["section_path"] else "Table"
     )
     names = [_named(column) for column in columns if column["name"]]
-    text = f"{lead}: {_plural(n_body, 'row')} by {_plural(len(columns), 'column')}"
+    text = f"{lead}: {plural(n_body, 'row')} by {plural(len(columns), 'column')}"
     if names:
         more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
         text += f" ({', '.join(names[:_MAX_NAMES])}{more})"
@@ -32,7 +32,10 @@ def describe_table(table: Row) -> str:
 def _extremes(columns: list[dict[str, Any]]) -> list[str]:
     labels = next((column["values"] for column in columns if column["kind"] == "text"), None)
     found = []
+    has_unit_column = any(column["name"].strip().lower() in ("unit", "units") for column in columns)
     for column in columns:
+        if has_unit_column and not column["unit"]:
+            continue  # each row has a unit of its own, so the rows do not compare
         values = [(v, i) for i, v in enumerate(column["values"]) if v is not None]
         if column["kind"] != "number" or len(values) < 2 or not column["name"]:
             continue
@@ -42,8 +45,8 @@ def _extremes(columns: list[dict[str, Any]]) -> list[str]:
             continue
         unit = f" {column['unit']}" if column["unit"] else ""
         found.append(
-            f"{column['name']} ranges from {low[0]:g}{unit}{_label(labels, low[1])} "
-            f"to {high[0]:g}{unit}{_label(labels, high[1])}"
+            f"{column['name']} ranges from {low[0]:.12g}{unit}{_label(labels, low[1])} "
+            f"to {high[0]:.12g}{unit}{_label(labels, high[1])}"
         )
     return found[:_MAX_EXTREMES]
 
@@ -63,5 +66,6 @@ def _named(column: dict[str, Any]) -> str:
     return f"{name} [{column['unit']}]" if column["unit"] else name
 
 
-def _plural(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
+    """Count and noun: 1 row, 2 rows."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

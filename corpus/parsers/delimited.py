@@ -26,7 +26,7 @@ def read(text: str, options: ParseOptions, *, kind: str) -> ParsedDocument:
     """The same from a text."""
     csv.field_size_limit(_MAX_FIELD_CHARS)
     delimiter = "\t" if kind == "tsv" else _delimiter(text)
-    limits = Limits(options.max_table_rows, split_columns=False)
+    limits = Limits(options.max_table_rows, split_columns=False, always_table=True)
     try:
         elements, faults, _ = lay_out(_rows(text, delimiter), (), limits, page=1)
     except csv.Error as error:

@@ -1,12 +1,14 @@
 """A `<table>` element -> cells with spans, following the HTML table model.
 
-Spans are clamped to the table, overlapping cells give way to the right, and the text of nested
-tables belongs to the cell that holds them. `<th>` and rows of `<thead>` are headers; a table with
-neither gets its header from `table_headers`.
+Spans are clamped to the table, overlapping cells give way to the right, the text of nested tables
+belongs to the cell that holds them, and rows that only continue spans are left out. `<th>` and
+rows of `<thead>` are headers; a table with neither gets its header from `table_headers`.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from lxml.html import HtmlElement
@@ -52,7 +54,28 @@ def read_table(table: HtmlElement, *, max_rows: int) -> ReadTable:
             is_header = in_head or cell.tag == "th"
             cells.append(ParsedCell(index, column, text, row_span, col_span, is_header))
             column += col_span
-    return ReadTable(mark_headers(cells), len(rows) - len(kept))
+    return ReadTable(mark_headers(_without_hollow_rows(cells)), len(rows) - len(kept))
+
+
+def _without_hollow_rows(cells: list[ParsedCell]) -> list[ParsedCell]:
+    """Leave out rows that show nothing of their own: each of their cells spans other rows too."""
+    spans = [cell.row_span for cell in cells]
+    over: dict[int, list[int]] = {}
+    for index, cell in enumerate(cells):
+        for row in range(cell.row, cell.row + cell.row_span):
+            over.setdefault(row, []).append(index)
+    removed: list[int] = []
+    for row in sorted(over):
+        if all(spans[index] > 1 for index in over[row]):
+            removed.append(row)
+            for index in over[row]:
+                spans[index] -= 1
+    if not removed:
+        return cells
+    return [
+        replace(cell, row=cell.row - bisect_left(removed, cell.row), row_span=span)
+        for cell, span in zip(cells, spans, strict=True)
+    ]
 
 
 def cell_text(element: HtmlElement) -> str:

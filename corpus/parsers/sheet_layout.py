@@ -8,7 +8,7 @@ a block without a second column is text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from corpus.parsed import Fault, ParsedCell, ParsedElement
@@ -30,11 +30,12 @@ class Merge(NamedTuple):
 
 @dataclass(frozen=True)
 class Limits:
-    """Caps of one sheet, and whether blank columns part tables."""
+    """Caps of one sheet, and what counts as a table."""
 
     max_rows: int
     max_cells: int = MAX_CELLS
     split_columns: bool = True
+    always_table: bool = False  # a single column is a table too
 
 
 @dataclass
@@ -70,7 +71,7 @@ def lay_out(
                 dropped += len(part.rows)
                 continue
             used += area
-            elements.extend(_elements(part, merges, page))
+            elements.extend(_captioned(_elements(part, merges, limits, page), elements))
     faults = []
     if dropped:
         detail = f"{dropped} rows beyond {limits.max_rows} rows a table or {limits.max_cells} cells"
@@ -145,11 +146,23 @@ def _area(block: _Block) -> int:
     return len(block.rows) * (max(columns) - min(columns) + 1)
 
 
-def _elements(block: _Block, merges: Sequence[Merge], page: int) -> list[ParsedElement]:
+def _captioned(new: list[ParsedElement], before: list[ParsedElement]) -> list[ParsedElement]:
+    """A title that a blank row parts from the table below it is still its caption."""
+    first = new[0]
+    if first.table is None or not before or before[-1].category != "Title":
+        return new
+    return [replace(first, table=replace(first.table, caption=before[-1].text)), *new[1:]]
+
+
+def _elements(
+    block: _Block, merges: Sequence[Merge], limits: Limits, page: int
+) -> list[ParsedElement]:
     titles: list[str] = []
     rows = list(block.rows)
-    while rows and len(rows[0]) == 1 and len(titles) < 20:
+    while rows and len(rows[0]) == 1:
         titles.append(next(iter(rows.pop(0).values())))
+    if not rows and limits.always_table and len(titles) > 1:
+        return [documents.table_element(_cells(block, merges), page=page)]
     if all(len(row) == 1 for row in rows):
         texts = titles + [next(iter(row.values())) for row in rows]
         return [_text(text, page, may_be_title=len(texts) <= 2) for text in texts]

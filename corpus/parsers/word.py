@@ -1,9 +1,9 @@
 """DOCX: text and tables through unstructured, which is given a prepared copy of the file.
 
-The copy has what unstructured would lose: content controls unwrapped, the Strict dialect
-translated, equations as text, foot- and endnotes at the end, and a token where each picture stood,
-also those in tables and in drawings of old Word. Tokens become Image elements afterwards, and a
-caption paragraph beside a table or picture becomes its caption.
+The copy has what unstructured would lose: content controls, text boxes and one-cell tables
+unwrapped, the Strict dialect translated, equations as text, and a token where each picture stood,
+also those in tables and in drawings of old Word. Tokens become Image elements afterwards, a
+caption paragraph beside a table or picture becomes its caption, and foot- and endnotes follow.
 Page numbers are those of Word's last layout, where the file has them. Linked pictures are not
 fetched; the metadata counts them as `external_images`. Headers' and footers' pictures are left out.
 """
@@ -59,6 +59,8 @@ def parse_docx(path: Path, options: ParseOptions) -> ParsedDocument:
         raise Unreadable("corrupt", f"not a Word document: {error}") from error
     pictures = _Pictures(document, options)
     _unwrap_content_controls(body)
+    _unwrap_frames(body)
+    _lift_text_boxes(body)
     _write_equations(body)
     pictures.take(body)
     notes = _notes(path)
@@ -96,8 +98,6 @@ class _Pictures:
 
     def take(self, body: Any) -> None:
         """Number the pictures of each top-level block and put their tokens behind it."""
-        for fallback in list(body.iter(_FALLBACK)):
-            fallback.getparent().remove(fallback)  # a second copy of the drawing for old Word
         for block in list(body):
             for token in reversed([self._take_one(mark) for mark in self._marks(block)]):
                 if token:
@@ -186,6 +186,32 @@ def _unwrap_content_controls(body: Any) -> None:
             parent.insert(place + offset, child)
 
 
+def _unwrap_frames(body: Any) -> None:
+    """Put the content of one-cell tables, which are only frames, in their place."""
+    for table in list(body.iterchildren(f"{_W}tbl")):
+        cells = table.findall(f"{_W}tr/{_W}tc")
+        while len(cells) == 1:
+            content = [child for child in cells[0] if child.tag in (f"{_W}p", f"{_W}tbl")]
+            for child in reversed(content):
+                table.addnext(child)
+            body.remove(table)
+            inner = [child for child in content if child.tag == f"{_W}tbl"]
+            if not inner:
+                break
+            table = inner[0]
+            cells = table.findall(f"{_W}tr/{_W}tc")
+
+
+def _lift_text_boxes(body: Any) -> None:
+    """Move the paragraphs of text boxes behind the block that anchors them."""
+    for fallback in list(body.iter(_FALLBACK)):
+        fallback.getparent().remove(fallback)  # a second copy of the drawing for old Word
+    for block in list(body):
+        lifted = [child for box in block.iter(f"{_W}txbxContent") for child in box]
+        for child in reversed(lifted):
+            block.addnext(child)
+
+
 def _write_equations(body: Any) -> None:
     """Replace each equation by a run with its linear text; those alone are marked as formulas."""
     for equation in list(body.iter(f"{_M}oMathPara", f"{_M}oMath")):
@@ -193,7 +219,8 @@ def _write_equations(body: Any) -> None:
         if parent is None or parent.tag == f"{_M}oMathPara":
             continue
         text = linear_text(equation)
-        is_alone = equation.tag == f"{_M}oMathPara" and not _own_text(parent)
+        is_display = equation.tag == f"{_M}oMathPara" and parent.getparent() is body
+        is_alone = is_display and not _own_text(parent)
         run = _run((_FORMULA if is_alone else "") + text)
         run.tail = equation.tail
         parent.replace(equation, run)
