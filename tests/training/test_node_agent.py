@@ -122,61 +122,31 @@ def test_a_node_that_stopped_waits_for_the_others(tmp_path: Path) -> None:
     assert first_failure(tmp_path)["host"] == "n0"
 
 
-WAIT_FOR_USR2 = """
-import os, signal, subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import signal, time; \
-signal.signal(signal.SIGUSR2, signal.SIG_DFL); print('child up', flush=True); time.sleep(60)"])
-def stop(*_):
-    print("child", child.poll()); child.kill(); sys.exit(75)
-signal.signal(signal.SIGUSR2, stop)
-print("ready", flush=True)
-time.sleep(60)
-"""
-
-
-def test_the_stop_file_reaches_the_ranks_but_not_their_children(tmp_path: Path) -> None:
-    agent = start_agent(tmp_path, "-c", WAIT_FOR_USR2)
-    for rank in (0, 1):
-        await_line(tmp_path, rank, "ready")
-        await_line(tmp_path, rank, "child up")
-    (tmp_path / "stop-requested").touch()
-    assert agent.wait(30) == 75
-    assert "child None" in log_of(tmp_path, 0) and "child None" in log_of(tmp_path, 1)
-
-
-def test_a_rank_that_is_not_ready_survives_the_request_to_stop(tmp_path: Path) -> None:
-    (tmp_path / "stop-requested").touch()
-    source = "import time; time.sleep(1); print('still here')"
+def test_a_rank_without_a_handler_survives_usr2(tmp_path: Path) -> None:
+    source = (
+        "import os, signal; os.kill(os.getpid(), signal.SIGUSR2)\n"
+        "os.kill(os.getppid(), signal.SIGUSR2); print('still here')"
+    )
     assert run_agent(tmp_path, "-c", source, processes=1) == 0
     assert log_of(tmp_path, 0) == "still here\n"
 
 
-def test_a_terminated_agent_terminates_its_ranks(tmp_path: Path) -> None:
-    source = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+def test_terminated_ranks_may_save(tmp_path: Path) -> None:
+    """As scancel does: SIGTERM to the agent and to the ranks, once."""
+    source = (
+        "import os, signal, sys, time\n"
+        "def stop(*_): time.sleep(1); print('saved', flush=True); sys.exit(75)\n"
+        "signal.signal(signal.SIGTERM, stop); print(os.getpid(), flush=True); time.sleep(600)"
+    )
     agent = start_agent(tmp_path, "-c", source)
     ranks = []
     for rank in (0, 1):
         await_line(tmp_path, rank, "\n")
         ranks.append(int(log_of(tmp_path, rank)))
-    agent.send_signal(signal.SIGTERM)
-    assert agent.wait(30) == 143
-    for pid in ranks:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
-
-
-def test_terminated_ranks_may_save(tmp_path: Path) -> None:
-    source = (
-        "import signal, sys, time\n"
-        "def stop(*_): time.sleep(1); print('saved', flush=True); sys.exit(75)\n"
-        "signal.signal(signal.SIGTERM, stop); print('ready', flush=True); time.sleep(600)"
-    )
-    agent = start_agent(tmp_path, "-c", source)
-    for rank in (0, 1):
-        await_line(tmp_path, rank, "ready")
-    agent.send_signal(signal.SIGTERM)
+    for pid in (agent.pid, *ranks):
+        os.kill(pid, signal.SIGTERM)
     assert agent.wait(30) == 75
-    assert log_of(tmp_path, 0) == log_of(tmp_path, 1) == "ready\nsaved\n"
+    assert all("saved" in log_of(tmp_path, rank) for rank in (0, 1))
 
 
 def test_ranks_that_wait_for_a_crashed_one_are_ended_at_once(tmp_path: Path) -> None:
@@ -187,7 +157,7 @@ def test_ranks_that_wait_for_a_crashed_one_are_ended_at_once(tmp_path: Path) -> 
     agent = start_agent(tmp_path, "-c", source, nodes=2, node=1)
     for rank in (2, 3):
         await_line(tmp_path, rank, "ready")
-    (tmp_path / "first-failure.json").write_text('{"exit_code": 1, "rank": 0}')
     agent.send_signal(signal.SIGTERM)
+    (tmp_path / "first-failure.json").write_text('{"exit_code": 1, "rank": 0}')
     assert agent.wait(30) == 137
     assert first_failure(tmp_path)["exit_code"] == 1

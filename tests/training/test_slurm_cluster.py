@@ -148,41 +148,44 @@ def test_submitting_again_finds_the_job(launcher: SlurmLauncher, job: Job) -> No
 
 
 STOPPABLE = """
-import os, signal, subprocess, sys, time
-child = subprocess.Popen(["sleep", "300"])
-def stop(*_):
-    print("child", child.poll(), flush=True); child.kill()
-    time.sleep(int(os.environ["RANK"])); print("saved", flush=True); sys.exit(75)
-signal.signal(getattr(signal, sys.argv[1]), stop)
+import os, signal, sys, time
+from pathlib import Path
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append("by a signal"))
 print("ready", flush=True)
-time.sleep(300)
+while not told:
+    time.sleep(0.05)
+    if Path(os.environ["DSM_ATTEMPT_DIR"], "stop-requested").exists():
+        told.append("by the file")
+time.sleep(int(os.environ["RANK"]))
+print(told[0], flush=True)
+sys.exit(75)
 """
 
 
 def test_cancel_lets_the_ranks_save(launcher: SlurmLauncher, job: Job) -> None:
-    job = replace(job, command=("-c", STOPPABLE, "SIGUSR2"))
+    job = replace(job, command=("-c", STOPPABLE))
     handle = launcher.submit(job)
     for rank in (0, 1):
         await_log(job, rank, "ready")
     launcher.cancel(handle, job)
     assert launcher.poll(handle, job).state is JobState.RESUMABLE
     for rank in (0, 1):
-        # Signals reach the ranks alone, and the later one was waited for.
-        assert await_log(job, rank, "saved") == "ready\nchild None\nsaved\n"
+        assert await_log(job, rank, "by") == "ready\nby the file\n"  # the later one as well
     assert (job.attempt_dir / "stop-requested").exists()
 
 
 def test_a_job_that_somebody_cancels_may_save_and_stays_cancelled(
     launcher: SlurmLauncher, job: Job
 ) -> None:
-    job = replace(job, command=("-c", STOPPABLE, "SIGTERM"))
+    job = replace(job, command=("-c", STOPPABLE))
     handle = launcher.submit(job)
     for rank in (0, 1):
         await_log(job, rank, "ready")
     subprocess.run(["scancel", handle.job_id], check=True)
     assert ended(launcher, handle, job).state is JobState.CANCELLED
     for rank in (0, 1):
-        assert "saved" in await_log(job, rank, "saved")
+        assert await_log(job, rank, "by") == "ready\nby a signal\n"
 
 
 def test_cancel_ends_a_job_that_does_not_listen(cluster: Cluster, job: Job) -> None:
@@ -212,7 +215,7 @@ def test_cancel_removes_a_job_that_waits(launcher: SlurmLauncher, job: Job) -> N
 def test_the_walltime_signal_reaches_the_ranks(cluster: Cluster, job: Job) -> None:
     # One minute of limit, the signal 55 s before its end; Slurm looks up to a minute early.
     launcher = SlurmLauncher(SlurmOptions(signal_lead_s=58))
-    job = replace(job, command=("-c", STOPPABLE, "SIGUSR2"), time_limit_s=60)
+    job = replace(job, command=("-c", STOPPABLE), time_limit_s=60)
     assert ended(launcher, launcher.submit(job), job).state is JobState.RESUMABLE
 
 
@@ -232,9 +235,10 @@ def test_a_refused_job_says_why(cluster: Cluster, job: Job) -> None:
 def test_a_dead_node_loses_the_job_and_is_named(
     launcher: SlurmLauncher, cluster: Cluster, job: Job, tmp_path: Path
 ) -> None:
-    job = replace(job, command=("-c", "import time; time.sleep(300)"))
+    job = replace(job, command=("-c", "import time; print('up', flush=True); time.sleep(300)"))
     handle = launcher.submit(job)
-    until(launcher, handle, job, JobState.RUNNING)
+    for rank in (0, 1):
+        await_log(job, rank, "up")
     os.kill(cluster.daemon("node2"), signal.SIGKILL)
     status = until(launcher, handle, job, JobState.LOST)
     assert status.nodes == ("node2",)

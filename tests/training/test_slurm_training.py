@@ -93,7 +93,7 @@ def test_a_run_stops_with_a_checkpoint_of_all_nodes(cluster: Cluster, tmp_path: 
     stage = plan(config).folder.stage("sft")
     seen: list[TrainProgress] = []
     with pytest.raises(TrainingStoppedError, match="newest checkpoint: step"):
-        train(config, observe=seen.append, should_stop=lambda: seen[-1].step > 0)
+        train(config, observe=seen.append, should_stop=lambda: bool(seen) and seen[-1].step > 0)
     assert seen[-1].state is JobState.RESUMABLE
     newest = newest_complete(stage.checkpoints)
     assert newest is not None and newest.step == seen[-1].step

@@ -1,4 +1,4 @@
-"""Start one node's ranks, watch them, pass on the request to stop, report how they ended.
+"""Start one node's ranks, watch them, report how they ended.
 
 `srun` runs one agent per node:
 
@@ -8,8 +8,12 @@ In: MASTER_ADDR and MASTER_PORT in the environment, the node's rank in SLURM_NOD
 torchrun's variables (RANK, LOCAL_RANK, WORLD_SIZE, ...), so that `init_process_group("env://")`
 works, and writes to `DIR/logs/rank-NNNN.log`. Out: `DIR/exits/node-NNNN.json`, and for the first
 node of the job that fails also `DIR/first-failure.json`; the exit code is that of the node's first
-failing rank (128 + signal if killed). On SIGTERM (scancel, preemption) the ranks get it too and may
-save for as long as Slurm lets them; the agent stays to report.
+failing rank (128 + signal if killed).
+
+Ranks are asked to stop by the file `STOP_FILE`, which they look for themselves. On scancel and
+preemption Slurm sends SIGTERM to every process of the step: the ranks may save for as long as Slurm
+lets them, the agent stays to report. It passes no signal on: a second one would kill a rank whose
+interpreter is shutting down and has given its handlers back.
 
 Why not torchrun: it exits with 1 whatever the code of its ranks was (75 and 93 mean something to
 us), dies on USR signals, and importing torch costs seconds on each start. The rendezvous is
@@ -35,7 +39,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from training.cluster.job import EXIT_RESUME, STOP_FILE
+from training.cluster.job import EXIT_RESUME
 from workspace import publish
 
 EXITS_NAME = "exits"
@@ -103,11 +107,11 @@ def run(
 ) -> int:
     """Run the ranks to their end and report it; returns the node's exit code.
 
-    When `terminate` is set, the ranks are asked to end and watched on.
+    `terminate` is set when this process was sent SIGTERM.
     """
     ranks = [_start(command, layout, local, attempt_dir) for local in range(layout.processes)]
     try:
-        first = _watch(ranks, attempt_dir / STOP_FILE, terminate)
+        first = _watch(ranks, attempt_dir, terminate)
         if first is not None:
             _wind_down(ranks, graceful=first.exit_code == EXIT_RESUME)
         outcome = _report(first, layout, attempt_dir)
@@ -134,37 +138,26 @@ def _start(command: Sequence[str], layout: Layout, local_rank: int, attempt_dir:
     return Rank(rank, process, log)
 
 
-def _watch(ranks: list[Rank], stop_file: Path, terminate: threading.Event) -> Rank | None:
+def _watch(ranks: list[Rank], attempt_dir: Path, terminate: threading.Event) -> Rank | None:
     """Until all ranks are done (None) or one fails (that rank)."""
-    stopping = terminating = False
-    look_again = 0.0
     while True:
         for rank in ranks:
             if rank.exit_code:
                 return rank
         if all(rank.exit_code == 0 for rank in ranks):
             return None
-        if terminate.is_set() and not terminating:
-            terminating = True
-            _signal(ranks, _parting_signal(stop_file.parent))
-        if not stopping and time.monotonic() >= look_again:
-            look_again = time.monotonic() + _SHARED_POLL_S
-            stopping = stop_file.exists()
-            if stopping:
-                _signal(ranks, signal.SIGUSR2)
+        if terminate.is_set() and _crashed_elsewhere(attempt_dir):
+            # Without that rank the others wait in a collective operation and cannot save.
+            _signal(ranks, signal.SIGKILL)
         time.sleep(_POLL_S)
 
 
-def _parting_signal(attempt_dir: Path) -> signal.Signals:
-    """TERM, so that the ranks may save; KILL when a rank elsewhere crashed.
-
-    Without that rank the others wait in a collective operation and cannot save any more.
-    """
+def _crashed_elsewhere(attempt_dir: Path) -> bool:
     try:
         first = json.loads((attempt_dir / FIRST_FAILURE_NAME).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return signal.SIGTERM
-    return signal.SIGTERM if first["exit_code"] == EXIT_RESUME else signal.SIGKILL
+        return False
+    return bool(first["exit_code"] != EXIT_RESUME)
 
 
 def _wind_down(ranks: list[Rank], *, graceful: bool) -> None:
@@ -185,7 +178,6 @@ def _all_end_within(ranks: list[Rank], seconds: float) -> bool:
 
 
 def _signal(ranks: list[Rank], number: signal.Signals) -> None:
-    # The ranks alone: their own children (data loaders, simulators) would die of it.
     for rank in ranks:
         if rank.exit_code is None:
             rank.process.send_signal(number)
@@ -246,8 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("command", nargs="+")
     chosen = parser.parse_args(arguments)
     layout = Layout(int(os.environ.get("SLURM_NODEID", "0")), chosen.nodes, chosen.processes)
-    # Ignored across exec: a rank that is still importing survives a request to stop, and finds
-    # the stop file when it is ready.
+    # Ignored across exec: a rank without a handler survives an operator's `scancel --signal=USR2`.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     terminate = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: terminate.set())

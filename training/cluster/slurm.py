@@ -138,14 +138,21 @@ class SlurmLauncher:
 
     def cancel(self, handle: JobHandle, job: Job) -> None:
         """Ask a running job to save and stop, wait `cancel_grace_s`, then end it."""
+
+        def over() -> bool:
+            return not self._alive(handle, job)
+
+        def recorded() -> bool:
+            return _read_exit(job.attempt_dir, handle.job_id) is not None
+
         info = self._look_up(handle, job)
         if info is not None and info.state == "RUNNING":
             # To the batch script, which leaves the stop file where rank 0 sees it at once.
             self.client.cancel(handle.job_id, signal="USR2", batch_only=True)
-            self._wait_until_over(handle, job, self.options.cancel_grace_s)
-        if self._alive(handle, job):
+            self._wait(lambda: recorded() or over(), self.options.cancel_grace_s)
+        if not recorded() and not over():
             self.client.cancel(handle.job_id)
-            self._wait_until_over(handle, job, 60.0)
+            self._wait(over, 60.0)
 
     def find(self, job: Job) -> str | None:
         """The id of a job with this key that Slurm remembers, or that left its record here."""
@@ -184,11 +191,9 @@ class SlurmLauncher:
         info = self.client.job(handle.job_id)
         return info is not None and _is_ours(info, job) and info.state in _WAITING | _ACTIVE
 
-    def _wait_until_over(self, handle: JobHandle, job: Job, seconds: float) -> None:
+    def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
         waited = 0.0
-        while waited < seconds:
-            if _read_exit(job.attempt_dir, handle.job_id) or not self._alive(handle, job):
-                return
+        while waited < seconds and not condition():
             self._sleep(0.5)
             waited += 0.5
 
