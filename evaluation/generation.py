@@ -85,6 +85,7 @@ def journaled(
         def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
             keys = list(_keys(requests))
             lengths = [len(self.tok_encode(request.args[0])) for request in requests]
+            _refuse_too_long(requests, lengths, self.max_length)
             for batch in _batches(keys, lengths, batch_size):
                 if any(keys[index] not in journal.answers for index in batch):
                     _seed_torch(seed, [keys[index] for index in batch])
@@ -102,6 +103,18 @@ def journaled(
         batch_size=batch_size,
         truncation=True,
     )
+
+
+def _refuse_too_long(requests: Sequence[Any], lengths: Sequence[int], context: int) -> None:
+    """lm-eval would cut such a prompt from the left, and with it what is asked."""
+    for request, length in zip(requests, lengths, strict=True):
+        room = context - request.args[1]["max_gen_toks"]
+        if length > room:
+            raise UserError(
+                f"row {request.doc['row_id']}: a prompt of {length} tokens does not fit the "
+                f"model's context of {context}: build the data set with a smaller "
+                "max_prompt_tokens or max_rtl_tokens"
+            )
 
 
 def _keys(requests: Sequence[Any]) -> Iterator[AnswerKey]:

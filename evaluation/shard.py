@@ -6,6 +6,7 @@ Everything lies in one folder: `data/` and `tasks/` for lm-eval, `answers.jsonl`
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import time
@@ -86,11 +87,14 @@ def run_shard(
 def _quieten() -> None:
     """Progress is ours; lm-eval warns of what is on purpose (a model object, sampled answers)."""
     import datasets
+    import lm_eval.api.task
     import transformers
 
     datasets.disable_progress_bars()
     transformers.utils.logging.disable_progress_bar()
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    # Its bar over the prompts has no switch of its own.
+    lm_eval.api.task.tqdm = functools.partial(lm_eval.api.task.tqdm, disable=True)
 
 
 def _evaluate(

@@ -153,8 +153,13 @@ def test_a_killed_run_goes_on_to_the_same_answers(
         process(config, shard)
     assert generated == [2, 2], "only the missing batch of each model is generated again"
     assert [j.read_text() for j in journals] == answers
+    aggregates = [json.loads((j.parent / "graded.json").read_text())["lm_eval"] for j in journals]
     manifest = publish(config, whole)
     assert manifest.counts_out == {"answers": 8}
+    [result] = json.loads((whole.directory / "results.json").read_text())["benchmarks"]
+    for shard, aggregate in zip(whole.shards, aggregates, strict=True):
+        for metric, score in result["scores"][shard.items[0]].items():
+            assert score["value"] == pytest.approx(aggregate[metric]), "lm-eval's own mean"
 
 
 def test_samples_of_one_problem_differ(workspace: Workspace) -> None:
@@ -200,6 +205,12 @@ def test_what_is_missing_is_named_with_its_cure(tmp_path: Path, workspace: Works
         plan(config_of(workspace, models=(str(tmp_path / "empty"),)))
     with pytest.raises(ValueError, match="rtl_completion"):
         ScoreConfig(benchmarks=("mmlu",))
+
+
+def test_a_prompt_beyond_the_context_is_refused_not_cut(workspace: Workspace) -> None:
+    publish_rows(workspace, [make_row("long", "x " * 5000, "y")], key="k3")
+    with pytest.raises(UserError, match=r"row long.*max_prompt_tokens"):
+        run_score(config_of(workspace))
 
 
 def test_a_missing_simulator_leaves_problems_out_instead_of_failing_them(

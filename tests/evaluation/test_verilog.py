@@ -111,6 +111,39 @@ def test_a_changed_module_fails_for_its_reason(
     assert (verdict.outcome, verdict.score) == (expected, 0.0)
 
 
+ATTACKS = {
+    "macro_keyword": "`define JOIN(a, b) a``b\n`JOIN(for, ce) q = 1;",
+    "macro_task": "`define STOP $finish\ninitial `STOP;",
+    "fatal": "initial $fatal;",
+    "elaboration_task": "$error(0);",
+    "root": "initial $root.x = 1;",
+    "escaped": "wire \\tb.match ;",
+    "upward": "initial tb.errors = 0;",
+    "attribute_hides": "always @(*/* */) $finish; //*)",
+    "open_ifdef": "`ifdef NEVER\n",
+    "open_string": 'wire x = "',
+    "string_hides_comment": 'wire [15:0] x = "/*"; initial $finish; // */',
+    "carriage_return": "// \r initial $finish;",
+    "control_character": "wire x; // \x0b\ninitial $display;",
+    "foreign": 'import "DPI-C" function int system(string s);',
+    "random": "wire x = $random;",
+    "time": "always @(posedge clk) if ($time > 9) q = 0;",
+    "bomb": "wire [2:0] big; genvar i; generate for (i = 0; i < 100000000; i = i + 1) "
+    "begin : g wire w; end endgenerate",
+    "bind": "bind tb counter u(.*);",
+    "defparam": "defparam tb.cycles = 1;",
+}
+
+
+@pytest.mark.parametrize("name", sorted(ATTACKS))
+def test_an_attack_on_the_bench_never_passes(counter: str, name: str) -> None:
+    """Put into a module that is otherwise right, so that only the gate or a limit can refuse."""
+    verdict = verify("verilog_sim", counter, COUNTER.replace("endmodule", ATTACKS[name]))
+    assert verdict.score == 0.0
+    closed = COUNTER.replace("endmodule", f"{ATTACKS[name]}\nendmodule")
+    assert verify("verilog_sim", counter, closed).score == 0.0
+
+
 def test_a_prompt_echo_and_prose_are_no_code(counter: str) -> None:
     assert outcome(counter, "") == "no_code"
     assert outcome(counter, "I would use a counter.") == "no_top"
