@@ -239,7 +239,14 @@ def _environment(**values: str) -> Iterator[None]:
 def _serve_until_orphaned(descriptor: int, home: Path) -> None:
     """The server process: serve on the inherited socket until standard input ends."""
 
-    end_with_parent(lambda: shutil.rmtree(home, ignore_errors=True))
+    def clean_up() -> None:
+        # The server's other threads may write into it meanwhile.
+        for _ in range(100):
+            shutil.rmtree(home, ignore_errors=True)
+            if not home.exists():
+                return
+
+    end_with_parent(clean_up)
     import uvicorn
 
     config = uvicorn.Config(

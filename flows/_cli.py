@@ -108,12 +108,21 @@ def _run(door: Door[ConfigT, Any], config: ConfigT) -> int:
     result = door.settled(config)
     if result is None:
         with prefect_api():
-            # As plain values: started with `-m`, a file's own classes exist twice, in `__main__`
-            # and in the module that the flow is imported from.
-            result = door.flow()(config.model_dump(exclude_unset=True))
+            result = _run_flow(door, config)
     summary = door.summarise(result)
     print_summary(summary, seconds=time.monotonic() - start)
     return EXIT_QUARANTINED if summary.quarantined else EXIT_DONE
+
+
+def _run_flow(door: Door[ConfigT, ResultT], config: ConfigT) -> ResultT:
+    from prefect.exceptions import CancelledRun
+
+    try:
+        # As plain values: started with `-m`, a file's own classes exist twice, in `__main__` and
+        # in the module that the flow is imported from.
+        return door.flow()(config.model_dump(exclude_unset=True))
+    except CancelledRun as error:
+        raise DsmError(f"cancelled: {error}") from error
 
 
 def _refuse_program_folder(config: StageConfig) -> None:

@@ -26,8 +26,8 @@ def score_rows(evaluation: Evaluation) -> list[dict[str, object]]:
             "problems": score.problems,
         }
         for result in evaluation.benchmarks
-        for model, scores in result.scores.items()
-        for metric, score in scores.items()
+        for model in _labels(evaluation)
+        for metric, score in result.scores[model].items()
     ]
 
 
@@ -36,11 +36,16 @@ def score_lines(evaluation: Evaluation) -> tuple[str, ...]:
     lines: list[str] = []
     for result in evaluation.benchmarks:
         lines.append(f"{result.name} ({result.metric}, {result.problems} problems)")
-        lines += [f"  {model:<24} {_score(result, model)}" for model in result.scores]
+        lines += [f"  {model:<24} {_score(result, model)}" for model in _labels(evaluation)]
         lines += [f"  {_comparison(found)}" for found in result.comparisons]
         if result.without_verdict:
             lines.append(f"  {result.without_verdict} answer(s) without a verdict")
     return tuple(lines)
+
+
+def _labels(evaluation: Evaluation) -> list[str]:
+    """The baseline first."""
+    return [model.label for model in evaluation.models]
 
 
 def _score(result: BenchmarkResult, model: str) -> str:

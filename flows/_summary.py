@@ -9,7 +9,7 @@ from pathlib import Path
 from tasks._markdown import escape
 from workspace.stage import StageResult
 
-_SHOWN_COUNTS = 8
+_SHOWN_REASONS = 3
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def stage_line(name: str, result: StageResult) -> StageLine:
     return StageLine(
         stage=name,
         state="skipped" if result.skipped else "done",
-        done=_counts(manifest.counts_out),
-        left_out=_counts(manifest.rejects),
+        done=_made(manifest.counts_out),
+        left_out=_left_out(manifest.rejects),
         seconds=manifest.seconds,
     )
 
@@ -78,27 +78,34 @@ def stage_places(result: StageResult) -> dict[str, Path]:
 
 def print_summary(summary: Summary, *, seconds: float) -> None:
     """Print `summary` on standard output."""
-    from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
     console.print(Text(f"{summary.headline} ({seconds:.1f} s)", style="bold"))
-    if summary.stages:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for title in ("stage", "", "made", "left out"):
-            table.add_column(title, overflow="fold")
-        table.add_column("seconds", justify="right")
-        for line in summary.stages:
-            cells = (line.stage, line.state, line.done, line.left_out, f"{line.seconds:.1f}")
-            table.add_row(*(Text(cell) for cell in cells))
-        console.print(table)
+    table = Table.grid(padding=(0, 2))
+    for line in summary.stages:
+        table.add_row(
+            Text(line.stage, no_wrap=True),
+            Text(line.state, no_wrap=True),
+            Text(f"{line.seconds:.1f} s", no_wrap=True, justify="right"),
+            Text(line.done or "nothing"),
+        )
+        if line.left_out:
+            table.add_row("", "", "", Text(f"left out {line.left_out}", style="dim"))
+    console.print(table)
+    if summary.notes:
+        console.print()
     for note in summary.notes:
-        console.print(Text(note))
-    for what, where in (summary.places or {}).items():
+        console.print(Text(note), soft_wrap=True)
+    places = summary.places or {}
+    if places:
+        console.print()
+    width = max(map(len, places), default=0)
+    for what, where in places.items():
         # Never wrapped: paths are copied from here.
-        console.print(Text(f"{what:<10} {where}"), soft_wrap=True)
+        console.print(Text(f"{what:<{width}}  {where}"), soft_wrap=True)
 
 
 def markdown(summary: Summary) -> str:
@@ -119,7 +126,16 @@ def markdown(summary: Summary) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _counts(counts: Mapping[str, int]) -> str:
-    shown = [f"{name} {count:,}" for name, count in sorted(counts.items()) if count]
-    extra = len(shown) - _SHOWN_COUNTS
-    return ", ".join(shown[:_SHOWN_COUNTS]) + (f" and {extra} more" if extra > 0 else "")
+def _made(counts: Mapping[str, int]) -> str:
+    """The counts of a manifest, without those that break another one down (`test/open_book`)."""
+    return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items())
+                     if count and "/" not in name)  # fmt: skip
+
+
+def _left_out(rejects: Mapping[str, int]) -> str:
+    """How much in all, and the most frequent reasons."""
+    ranked = sorted(rejects.items(), key=lambda item: (-item[1], item[0]))
+    shown = [f"{name} {count:,}" for name, count in ranked[:_SHOWN_REASONS] if count]
+    if len(ranked) <= _SHOWN_REASONS:
+        return ", ".join(shown)
+    return f"{sum(rejects.values()):,}: {', '.join(shown)} …"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,7 @@ from flows._api import apply_environment, temporary_api
 apply_environment()
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
 os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="dsm-prefect-tests-")
+atexit.register(shutil.rmtree, os.environ["PREFECT_HOME"], ignore_errors=True)
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent

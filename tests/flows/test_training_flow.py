@@ -1,0 +1,85 @@
+"""The train flow with a real small job: it completes, and a cancelled one ends with its job."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import threading
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.model, pytest.mark.usefixtures("prefect_server")]
+
+
+@pytest.fixture(scope="module")
+def tiny() -> ModuleType:
+    """`tests/training/tiny_training.py`: a random model and rows to train it on."""
+    path = Path(__file__).resolve().parent.parent / "training" / "tiny_training.py"
+    spec = importlib.util.spec_from_file_location("tiny_training", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def base(tiny: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(tiny.write_tiny_model(tmp_path_factory.mktemp("base") / "tiny"))
+
+
+def settings(tiny: ModuleType, workspace: Path, base: Path, *, steps: int) -> dict[str, Any]:
+    tiny.write_dataset(workspace, [tiny.question(number) for number in range(64)])
+    config = tiny.tiny_config(workspace, base, steps=steps)
+    values: dict[str, Any] = config.model_dump(mode="json", exclude_unset=True)
+    return values
+
+
+def test_a_run_completes_and_shows_its_steps(tiny: ModuleType, base: Path, tmp_path: Path) -> None:
+    from prefect.client.orchestration import get_client
+
+    from flows.train import train
+
+    result = train(settings(tiny, tmp_path, base, steps=4))
+    assert result.manifest.counts_out == {"sft_steps": 4}
+    with get_client(sync_client=True) as client:
+        keys = {artifact.key for artifact in client.read_artifacts()}
+    assert {"train-sft-progress", "train-steps", "train-report"} <= keys
+
+
+def test_cancelling_the_flow_run_ends_the_job(tiny: ModuleType, base: Path, tmp_path: Path) -> None:
+    from flows.train import train
+    from training.cluster.job import TERMINAL
+    from training.cluster.reconcile import reconcile
+    from workspace.paths import Workspace
+
+    values = settings(tiny, tmp_path, base, steps=8_000)
+    canceller = threading.Thread(target=cancel_when_training, args=(tmp_path,))
+    canceller.start()
+    state = train(values, return_state=True)
+    canceller.join()
+    assert state.is_cancelled()
+    assert "newest checkpoint: step" in state.message
+    (finding,) = reconcile(Workspace(tmp_path))
+    assert finding.state in TERMINAL
+
+
+def cancel_when_training(workspace: Path) -> None:
+    """Do what the UI's button does, once the first step is written."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState
+    from prefect.states import Cancelling
+
+    deadline = time.monotonic() + 300
+    while not any(path.stat().st_size for path in workspace.glob("runs/*/sft/attempts/*/metrics*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    running = FlowRunFilter(state=FlowRunFilterState(type={"any_": ["RUNNING"]}))
+    with get_client(sync_client=True) as client:
+        (run,) = client.read_flow_runs(flow_run_filter=running)
+        client.set_flow_run_state(run.id, Cancelling())
