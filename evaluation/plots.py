@@ -34,6 +34,11 @@ _GROUPS = {
     "runtime": "wrong answer",
     "interface": "did not compile",
     "compile": "did not compile",
+    # A hedge or a wall of text is no answer; the other rejections are of code.
+    **dict.fromkeys(
+        ("rejected:ambiguous", "rejected:wordy", "rejected:digits", "rejected:too_long"),
+        "no answer in the form asked",
+    ),
 }
 
 
@@ -121,7 +126,12 @@ def outcomes(results: Sequence[BenchmarkResult], models: Sequence[str]) -> str:
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(0, 100)
     axes.set_xlabel("% of answers")
-    figure.legend(frameon=False, labelcolor=_INK, loc="outside upper left", ncols=3, fontsize=8.5)
+    handles, labels = axes.get_legend_handles_labels()
+    order = sorted(range(len(labels)), key=lambda i: list(OUTCOME_COLOURS).index(labels[i]))
+    figure.legend(
+        [handles[i] for i in order], [labels[i] for i in order],
+        frameon=False, labelcolor=_INK, loc="outside upper left", ncols=3, fontsize=8.5,
+    )  # fmt: skip
     return _svg(figure, "Outcomes of the answers of each model on each benchmark")
 
 
