@@ -88,7 +88,7 @@ class PymupdfDocument:
         drawings = loaded.get_cdrawings()
         found = self._images.read(loaded, blocks, drawings, files)
         # Last: on a rotated page it rewrites the content that the others read.
-        found_tables = self._find_tables(loaded, blocks, len(drawings))
+        found_tables = self._find_tables(loaded, blocks, drawings)
         flags += [*found.flags, *found_tables.flags]
         if len(drawings) > MAX_DRAWINGS:
             flags.append("many_drawings")
@@ -108,13 +108,14 @@ class PymupdfDocument:
         )
 
     def _find_tables(
-        self, page: Any, blocks: tuple[RawBlock, ...], n_drawings: int
+        self, page: Any, blocks: tuple[RawBlock, ...], drawings: list[dict[str, Any]]
     ) -> tables.FoundTables:
         # The search for rulings is quadratic in the paths, and so is the layout model's.
-        if n_drawings > 4 * MAX_DRAWINGS:
+        if len(drawings) > 4 * MAX_DRAWINGS:
             return tables.FoundTables(())
-        mode = "fast" if n_drawings > MAX_DRAWINGS else self._options.table_detection
-        return tables.find_tables(page, blocks, mode)
+        mode = "fast" if len(drawings) > MAX_DRAWINGS else self._options.table_detection
+        n_strokes = sum(len(path["items"]) for path in drawings)
+        return tables.find_tables(page, blocks, mode, n_strokes)
 
     def _render(self, page: Any) -> tuple[bytes, int, list[str]]:
         dpi = fit_dpi(

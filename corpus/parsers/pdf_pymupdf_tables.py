@@ -22,6 +22,8 @@ _CAPTION: Final = re.compile(r"^table\s+[\dA-Z]", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"^[\s\d.,+\-−%xX()/]+$")
 # Rules drawn as thin boxes leave slivers between their two edges.
 SLIVER_PT: Final = 6.0
+# Two rows and two columns need three rules at least; most pages of prose have none.
+MIN_STROKES: Final = 3
 
 
 class FoundTables(NamedTuple):
@@ -29,10 +31,12 @@ class FoundTables(NamedTuple):
     flags: tuple[str, ...] = ()
 
 
-def find_tables(page: Any, blocks: Sequence[RawBlock], mode: str) -> FoundTables:
-    """Tables of `page` in points of the page as shown."""
+def find_tables(page: Any, blocks: Sequence[RawBlock], mode: str, n_strokes: int) -> FoundTables:
+    """Tables of `page` in points of the page as shown; `n_strokes` are its lines and boxes."""
     if mode == "full" or (mode == "routed" and _looks_tabular(blocks)):
         return _find_with_layout(page)
+    if n_strokes < MIN_STROKES:
+        return FoundTables(())
     ruled = page.find_tables(use_layout=False)
     if ruled is None:
         return FoundTables((), ("table_error",))
