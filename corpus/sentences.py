@@ -15,7 +15,8 @@ _ABBREVIATION: Final = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|resp|no|nos|fig|figs|eq|eqs|sec|sect|ch|ref|refs|tab|vol|"
     r"pp|p|ed|eds|dr|mr|mrs|ms|prof|inc|ltd|co|corp|st|dept|est|max|min|typ|nom|temp|rev|ver|"
     r"u\.s|a\.k\.a|w\.r\.t|et al|jan|feb|mar|apr|jun|jul|aug|sep|sept|oct|nov|dec)|"
-    r"(?:^|\s)\(?[A-Za-z]|^\s*\(?\d{1,3})$",
+    # An initial, but not the unit of a value; the number of a list item.
+    r"(?:^|(?<!\d)\s)\(?[A-Za-z]|(?:^|\n)\s*\(?\d{1,3})$",
     re.IGNORECASE,
 )
 # Abbreviations that end a sentence as well, so a capitalised word after them does begin one.

@@ -199,14 +199,24 @@ def _in_one_unit(
 
 
 def _html_rows(cells: Sequence[ParsedCell]) -> list[str]:
-    rows: list[list[str]] = [[] for _ in range(shape(cells).n_rows)]
-    for cell in sorted(cells, key=lambda cell: (cell.row, cell.col)):
-        tag = "th" if cell.is_header else "td"
-        spans = f' rowspan="{cell.row_span}"' if cell.row_span > 1 else ""
-        spans += f' colspan="{cell.col_span}"' if cell.col_span > 1 else ""
-        text = escape(cell.text.strip()).replace("\n", "<br>")
-        rows[cell.row].append(f"<{tag}{spans}>{text}</{tag}>")
-    return [f"<tr>{''.join(row)}</tr>" for row in rows]
+    """One `<tr>` per row; positions that no cell covers get an empty cell to keep the columns."""
+    rows: list[str] = []
+    for row, line in enumerate(grid(cells)):
+        written: list[str] = []
+        for col, cell in enumerate(line):
+            if cell is None:
+                written.append("<td></td>")
+            elif (cell.row, cell.col) == (row, col):
+                written.append(_html_cell(cell))
+        rows.append(f"<tr>{''.join(written)}</tr>")
+    return rows
+
+
+def _html_cell(cell: ParsedCell) -> str:
+    tag = "th" if cell.is_header else "td"
+    spans = f' rowspan="{cell.row_span}"' if cell.row_span > 1 else ""
+    spans += f' colspan="{cell.col_span}"' if cell.col_span > 1 else ""
+    return f"<{tag}{spans}>{escape(cell.text.strip()).replace(chr(10), '<br>')}</{tag}>"
 
 
 def _markdown_text(text: str) -> str:

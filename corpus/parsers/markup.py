@@ -96,6 +96,9 @@ class _Parts:
         self._take_tables(root)
         for image in list(root.iter("img")):
             self._take_image(image)
+        # unstructured passes over figures and what is in them.
+        for block in root.iter("figure", "figcaption"):
+            block.tag = "div"
 
     def put_back(self, elements: list[ParsedElement]) -> list[ParsedElement]:
         """Replace each token by its part; parts whose token was lost follow at the end."""

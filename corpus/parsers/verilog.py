@@ -57,7 +57,9 @@ def parse_verilog(path: Path, options: ParseOptions) -> ParsedDocument:
     parsed = _parse(data)
     faults = _faults(parsed)
     elements = _elements(parsed, _language(path, data))
-    if parsed.errors and not any(e.module or "kind" in e.metadata for e in elements):
+    if parsed.errors and all(
+        e.metadata.get("kind", "directives") == "directives" for e in elements
+    ):
         offset, _, message = parsed.errors[0]
         line = parsed.source.comments.line_of(offset)
         raise Unreadable("syntax", f"line {line}: {message}", stage="parse")
