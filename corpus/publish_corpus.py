@@ -25,6 +25,7 @@ from workspace.manifest import (
     Manifest,
     code_version,
     describe_file,
+    find_published,
     now,
     read_manifest,
     write_manifest,
@@ -44,6 +45,8 @@ def reusable(folder: Path, sources: SourceList, generation: str) -> set[str]:
     """
     manifest = read_manifest(folder)
     if manifest is None or manifest.notes.get("generation") != generation:
+        return set()
+    if find_published(folder, manifest.key) is None:  # damaged: nothing there can be trusted
         return set()
     suffixes: dict[str, str] = {}
     retried: set[str] = set()

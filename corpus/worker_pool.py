@@ -46,7 +46,7 @@ class WorkerStartError(DsmError):
 class Limits:
     """When a child is killed, and when it is replaced between tasks."""
 
-    recycle_rss_mb: int = 1500
+    recycle_rss_mb: int = 1000
     recycle_pages: int = 400
 
 

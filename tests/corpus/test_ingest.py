@@ -169,6 +169,16 @@ def test_a_changed_folder_costs_only_the_change(folder: Path, tmp_path: Path) ->
     assert on_disk == {entry.path for entry in again.files} | {"manifest.json"}
 
 
+def test_a_damaged_corpus_is_made_again(tmp_path: Path) -> None:
+    text_pdf(tmp_path / "a.pdf", ["The only page."])
+    manifest = run_ingest(tmp_path / "w", tmp_path / "a.pdf")
+    before = tables(tmp_path / "w")
+    (entry,) = [e for e in manifest.files if e.path.startswith("pages/")]
+    (tmp_path / "w/corpus" / entry.path).unlink()
+    run_ingest(tmp_path / "w", tmp_path / "a.pdf")
+    assert tables(tmp_path / "w") == before
+
+
 def test_a_new_suffix_is_a_new_reading(tmp_path: Path) -> None:
     """The suffix tells text kinds apart, so rows of the old kind must not be taken over."""
     (tmp_path / "docs").mkdir()
