@@ -1,24 +1,20 @@
-"""The corpus report: Markdown that accounts for every file, and a contact sheet of page images.
+"""The corpus report: Markdown that accounts for every file, beside a contact sheet of pages.
 
-In: the published shards listed in a manifest. Out: `report-<key>.md` and `contact-<key>.png` beside
+In: the published shards listed in a manifest. Out: `report-<key>.md` and `report-<key>.png` beside
 them, and `markdown(folder, manifest)` for whoever shows it elsewhere.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from corpus.contact_sheet import contact_sheet
 from workspace import publish
 from workspace.manifest import Manifest
 from workspace.shards import Row, iterate_files, manifest_files
 
-SHEET_PAGES: Final = 24
-SHEET_COLUMNS: Final = 6
-TILE_PX: Final = 200
-CAPTION_PX: Final = 16
 # The report lists all files up to here; the tables hold the rest.
 MAX_LISTED: Final = 2_000
 
@@ -119,40 +115,6 @@ def _code(text: str) -> str:
     """File names and messages come from outside: one line, no markup."""
     flat = " ".join(text.split()).replace("`", "'").replace("|", "\\|")
     return f"`{flat}`" if flat else ""
-
-
-def contact_sheet(folder: Path, manifest: Manifest) -> bytes | None:
-    """PNG of up to SHEET_PAGES first pages with their names, None when no page has an image."""
-    from PIL import Image, ImageDraw
-
-    names = {row["doc_id"]: row["name"] for row in _rows(folder, manifest, "documents")}
-    tiles = []
-    for row in _first_pages(folder, manifest):
-        with Image.open(io.BytesIO(row["image"]["bytes"])) as page:
-            page.thumbnail((TILE_PX - 8, TILE_PX - 8))
-            tiles.append((page.convert("RGB"), names.get(row["doc_id"], "")))
-        if len(tiles) == SHEET_PAGES:
-            break
-    if not tiles:
-        return None
-    columns = min(SHEET_COLUMNS, len(tiles))
-    rows = -(-len(tiles) // columns)
-    sheet = Image.new("RGB", (columns * TILE_PX, rows * (TILE_PX + CAPTION_PX)), "#e8e8e8")
-    draw = ImageDraw.Draw(sheet)
-    for index, (tile, name) in enumerate(tiles):
-        x, y = index % columns * TILE_PX, index // columns * (TILE_PX + CAPTION_PX)
-        sheet.paste(tile, (x + (TILE_PX - tile.width) // 2, y + 4 + TILE_PX - 8 - tile.height))
-        printable = name.encode("ascii", "replace").decode()
-        draw.text((x + 6, y + TILE_PX), printable[:30], fill="#222222")
-    buffer = io.BytesIO()
-    sheet.save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-def _first_pages(folder: Path, manifest: Manifest) -> Iterator[Row]:
-    for row in _rows(folder, manifest, "pages", ["doc_id", "page", "image"]):
-        if row["page"] == 1 and row["image"] and row["image"]["bytes"]:
-            yield row
 
 
 def _rows(
