@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -60,3 +62,21 @@ def start_tally() -> Callable[..., subprocess.Popen[str]]:
         )
 
     return start
+
+
+@pytest.fixture(scope="session")
+def tiny() -> ModuleType:
+    """`tests/training/tiny_training.py`: a random model and rows to train it on."""
+    path = REPOSITORY / "tests" / "training" / "tiny_training.py"
+    spec = importlib.util.spec_from_file_location("tiny_training", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def tiny_base(tiny: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(tiny.write_tiny_model(tmp_path_factory.mktemp("base") / "tiny"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import threading
 import time
 from pathlib import Path
@@ -15,24 +13,6 @@ import pytest
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("prefect_server")]
 
 
-@pytest.fixture(scope="module")
-def tiny() -> ModuleType:
-    """`tests/training/tiny_training.py`: a random model and rows to train it on."""
-    path = Path(__file__).resolve().parent.parent / "training" / "tiny_training.py"
-    spec = importlib.util.spec_from_file_location("tiny_training", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(spec.name, module)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def base(tiny: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Path(tiny.write_tiny_model(tmp_path_factory.mktemp("base") / "tiny"))
-
-
 def settings(tiny: ModuleType, workspace: Path, base: Path, *, steps: int) -> dict[str, Any]:
     tiny.write_dataset(workspace, [tiny.question(number) for number in range(64)])
     config = tiny.tiny_config(workspace, base, steps=steps)
@@ -40,25 +20,29 @@ def settings(tiny: ModuleType, workspace: Path, base: Path, *, steps: int) -> di
     return values
 
 
-def test_a_run_completes_and_shows_its_steps(tiny: ModuleType, base: Path, tmp_path: Path) -> None:
+def test_a_run_completes_and_shows_its_steps(
+    tiny: ModuleType, tiny_base: Path, tmp_path: Path
+) -> None:
     from prefect.client.orchestration import get_client
 
     from flows.train import train
 
-    result = train(settings(tiny, tmp_path, base, steps=4))
+    result = train(settings(tiny, tmp_path, tiny_base, steps=4))
     assert result.manifest.counts_out == {"sft_steps": 4}
     with get_client(sync_client=True) as client:
         keys = {artifact.key for artifact in client.read_artifacts()}
     assert {"train-sft-progress", "train-steps", "train-report"} <= keys
 
 
-def test_cancelling_the_flow_run_ends_the_job(tiny: ModuleType, base: Path, tmp_path: Path) -> None:
+def test_cancelling_the_flow_run_ends_the_job(
+    tiny: ModuleType, tiny_base: Path, tmp_path: Path
+) -> None:
     from flows.train import train
     from training.cluster.job import TERMINAL
     from training.cluster.reconcile import reconcile
     from workspace.paths import Workspace
 
-    values = settings(tiny, tmp_path, base, steps=8_000)
+    values = settings(tiny, tmp_path, tiny_base, steps=8_000)
     canceller = threading.Thread(target=cancel_when_training, args=(tmp_path,))
     canceller.start()
     state = train(values, return_state=True)
