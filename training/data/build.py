@@ -62,7 +62,7 @@ __all__ = ["STAGE", "VERSION", "DatasetConfig", "plan", "process", "publish"]
 STAGE: Final = "dataset"
 VERSION: Final = "1"
 
-SHARD_WEIGHT: Final = 400  # pages and modules (a module is simulated: ten pages' worth)
+SHARD_WEIGHT: Final = 3000  # pages and modules (a module is simulated: ten pages' worth)
 MODULE_WEIGHT: Final = 10
 FACTS: Final = "facts"
 RELATIONS_PER_SHARD: Final = 500_000
@@ -151,9 +151,14 @@ def _candidates(config: DatasetConfig, shard: Shard, splits: Splits, tally: Tall
             )
         return
     documents = list(read_documents(workspace.corpus, shard.items, splits))
-    for rows, of_document in _map_documents(documents, config.limits, config.seed, config.workers):
+    limits = config.limits(_count_modules(workspace.corpus))
+    for rows, of_document in _map_documents(documents, limits, config.seed, config.workers):
         tally.add(of_document)
         yield from rows
+
+
+def _count_modules(corpus: Path) -> int:
+    return sum(row["n_modules"] for row in iterate_rows(corpus, "documents", ["n_modules"]))
 
 
 def _map_documents(
@@ -165,8 +170,11 @@ def _map_documents(
     if workers <= 1:
         yield from map(_of_document, work)
         return
-    # Children must not inherit threads or locks of the flow's process.
-    with ProcessPoolExecutor(workers, mp_context=get_context("forkserver")) as pool:
+    # Children must not inherit threads or locks of the flow's process; the server they are forked
+    # from imports the generators once.
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["training.data.generation"])
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
         yield from pool.map(_of_document, work)
 
 

@@ -72,19 +72,22 @@ class DatasetConfig(StageConfig):
     rtl_cycles: int = setting(
         128, position=21, ge=32, le=4096, description="clock cycles simulated per check"
     )
+    max_rtl_modules: int = setting(
+        1000, position=22, ge=1, description="modules simulated, about; training ones are sampled"
+    )
     workers: int = setting(
-        2, position=22, ge=1, le=512, affects_output=False, description="documents at the same time"
+        2, position=23, ge=1, le=512, affects_output=False, description="documents at the same time"
     )
 
-    @property
-    def limits(self) -> Limits:
-        """What generators respect."""
+    def limits(self, n_modules: int) -> Limits:
+        """What generators respect in a corpus of `n_modules` modules."""
         return Limits(
             max_prompt_tokens=self.max_prompt_tokens,
             max_rows_per_unit=self.max_rows_per_unit,
             max_rtl_tokens=self.max_rtl_tokens,
             max_rtl_lines=self.max_rtl_lines,
             rtl_cycles=self.rtl_cycles,
+            rtl_share=min(1.0, self.max_rtl_modules / max(1, n_modules)),
         )
 
     @property

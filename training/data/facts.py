@@ -29,6 +29,10 @@ MIN_TO_JUDGE: Final = 4  # facts of one predicate
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 # "IN" or "tm" could stand in any document; an identifier or a longer word could not.
 _SAYS_SOMETHING = re.compile(r"[^\W\d_]{4}|[^\W\d_]\w*[\d_]|[\d_]\w*[^\W\d_]")
+# A parser that lost the spaces of a cell; few English words are longer.
+_RUN_TOGETHER = re.compile(r"[^\W\d_]{19}")
+# The opposite: "2 , 500" and "DFN - 8" for "2,500" and "DFN-8".
+_TORN = re.compile(r"(?:^|\s)[.,:;-]+(?:\s|$)")
 _FOOTNOTE = re.compile(r"\[\d+\]")
 _LITERAL_RANGE = re.compile(r"\[\s*\d+\s*:\s*\d+\s*\]")
 _TASKS: Final = {
@@ -38,6 +42,11 @@ _TASKS: Final = {
 }
 # A port has one of three directions and a comment is a sentence: nothing to be remembered.
 _NOT_ASKED: Final = frozenset({"direction", "comment", "has_port", "has_parameter"})
+# Columns that say nothing about the row's subject that could be known.
+_ASIDE = re.compile(
+    r"examples?\b|comments?\b|notes?\b|remarks?\b|links?\b|see\b|page", re.IGNORECASE
+)
+_EXPONENT = re.compile(r"[eE][-+]?\d")
 
 
 class Fact(NamedTuple):
@@ -101,7 +110,11 @@ def _part_of(head_id: str, parts: int) -> int:
 
 def _is_asked(rows: list[Row], tally: Tally) -> bool:
     predicate, source = rows[0]["predicate"], rows[0]["source"]
-    if predicate in _NOT_ASKED or (source != "table" and predicate not in _TASKS):
+    if (
+        predicate in _NOT_ASKED
+        or _ASIDE.match(predicate)
+        or (source != "table" and predicate not in _TASKS)
+    ):
         tally.dropped("fact_not_asked", len(rows))
         return False
     return True
@@ -137,6 +150,8 @@ def _fact(rows: list[Row], names: dict[str, _Name], splits: Splits) -> Fact | st
     head = names[first["head_id"]].name
     answer = names[first["tail_id"]].name if first["tail_id"] else first["value"].strip('"')
     texts = [item["text"] for item in evidence]
+    if _EXPONENT.match(first["unit"]):
+        return "fact_answer_unclear"  # "1 e-6", of which the exponent was read as a unit
     reason = _refuse(head, first["predicate"], answer, first["source"], texts)
     if reason:
         return reason
@@ -150,11 +165,15 @@ def _refuse(head: str, predicate: str, answer: str, source: str, texts: list[str
         return "fact_name_too_long"
     if not any(char.isalnum() for char in answer) or _FOOTNOTE.search(answer):
         return "fact_answer_unclear"
+    if _RUN_TOGETHER.search(f"{head} {predicate} {answer}"):
+        return "fact_words_run_together"
+    if any(_TORN.search(text) for text in (head, predicate, answer)):
+        return "fact_words_torn"
     if head.count("(") != head.count(")") or head.count("[") != head.count("]"):
         return "fact_name_cut_off"
     if not _LETTERS.search(predicate) or not _SAYS_SOMETHING.search(head):
         return "fact_name_says_nothing"
-    if answer.casefold() in head.casefold():
+    if answer.casefold() in f"{head} {predicate}".casefold():
         return "fact_guessable"  # the question would contain its answer
     if source == "rtl" and predicate == "width":
         if answer == "1":

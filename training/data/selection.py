@@ -77,7 +77,7 @@ def _vary_answers(rows: list[Row], budget: Budget, tally: Tally) -> list[Row]:
         counts = Counter(row["answer"].casefold() for row in of_task)
         cap = answer_cap(list(counts.values()), budget.max_answer_share)
         taken: Counter[str] = Counter()
-        for row in _documents_in_turns(of_task, budget.seed):
+        for row in _evenly(of_task, budget.seed):
             answer = row["answer"].casefold()
             if taken[answer] < cap:
                 taken[answer] += 1
@@ -158,9 +158,9 @@ def _for_rewards(row: Row, budget: Budget) -> bool:
 
 
 def _in_turns(rows: list[Row], seed: int) -> Iterator[Row]:
-    """Tasks take turns; within a task documents do; ties fall by a seeded hash."""
+    """Tasks take turns; within a task answers do, and documents among equal turns of answers."""
     queues = {
-        task: _documents_in_turns([row for row in rows if row["task"] == task], seed)
+        task: _evenly([row for row in rows if row["task"] == task], seed)
         for task in sorted({row["task"] for row in rows})
     }
     for turn in range(max(map(len, queues.values()), default=0)):
@@ -169,12 +169,16 @@ def _in_turns(rows: list[Row], seed: int) -> Iterator[Row]:
                 yield queue[turn]
 
 
-def _documents_in_turns(rows: list[Row], seed: int) -> list[Row]:
+def _evenly(rows: list[Row], seed: int) -> list[Row]:
+    """An order of which every beginning has answers and documents as evenly as they come."""
     shuffled = sorted(rows, key=lambda row: derive_id("order", seed, row["row_id"]))
-    seen: Counter[str] = Counter()
-    places: list[tuple[int, int]] = []
+    answers: Counter[str] = Counter()
+    documents: Counter[tuple[int, str]] = Counter()
+    places: list[tuple[int, int, int]] = []
     for index, row in enumerate(shuffled):
-        document = row["doc_ids"][0]
-        places.append((seen[document], index))
-        seen[document] += 1
-    return [shuffled[index] for _, index in sorted(places)]
+        answer = row["answer"].casefold()
+        document = (answers[answer], row["doc_ids"][0])
+        places.append((answers[answer], documents[document], index))
+        answers[answer] += 1
+        documents[document] += 1
+    return [shuffled[index] for _, _, index in sorted(places)]

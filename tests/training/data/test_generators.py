@@ -158,6 +158,31 @@ def test_cloze_asks_for_what_stands_once() -> None:
     assert not {"7", "2.4", "1.2", "1.2.3", "2"} & answers
 
 
+def test_cloze_reads_thousands_as_one_number() -> None:
+    text = "Orders above 1,200 pieces have a lead time of 8 weeks at most in the warehouse."
+    drafts = cloze_drafts(text, "cloze_number")
+    assert {draft.answer for draft in drafts} == {"1,200", "8"}
+    assert all(verify("numeric", d.truth, d.answer.replace(",", "")).passed for d in drafts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "v1or 1 0 {1 || 0} v1and 2 0 {1 && 0} v1not 3 0 {! 1} .end of the list of 44 things.",
+        "RLOAD 2 10 10K RMOD 3 7 RMODEL L 10 W 1 R1 4 5 6 7 8 and so on.",
+        "Introduction to the 16 registers and their 32 bits in the 48 pin package",
+    ],
+)
+def test_cloze_asks_nothing_of_listings_and_headings(text: str) -> None:
+    assert not cloze_drafts(text, "cloze_number")
+    assert not cloze_drafts(text, "cloze_name")
+
+
+def test_cloze_does_not_ask_for_the_number_of_a_list_item() -> None:
+    text = "- 7. The nominal supply is measured over 12 hours at a rate of 99 samples."
+    assert {draft.answer for draft in cloze_drafts(text, "cloze_number")} == {"12", "99"}
+
+
 def test_cloze_refuses_repeated_answers_and_only_candidates() -> None:
     repeated = "The bus has 32 wires for data in it. The bus has 32 wires for addresses in it too."
     alone = "The bus of this small core has exactly 32 wires for data and addresses."
@@ -240,6 +265,18 @@ def test_completion_is_judged_by_simulation() -> None:
     wrong = ["count + STEP", "count - STEP + load", "0", "", "count + STEP + load; assign x = "]
     assert all(verify(draft.verifier, draft.truth, answer).passed for answer in right)
     assert not any(verify(draft.verifier, draft.truth, answer).passed for answer in wrong)
+
+
+def test_training_modules_are_sampled_and_held_out_ones_are_not() -> None:
+    modules = tuple(replace(counter_module(), module_id=f"{index:032x}") for index in range(400))
+    limits = LIMITS._replace(rtl_share=0.25)
+    kept = {}
+    for split in ("train", "test"):
+        document = empty_document(modules=modules, split=split)
+        found = [context for _, context in rtl_completion.contexts(document, limits)]
+        kept[split] = 400 - found.count(Reject("not_sampled"))
+    assert 60 < kept["train"] < 140
+    assert kept["test"] == 400
 
 
 def test_completion_refuses_what_simulation_cannot_tell() -> None:

@@ -105,6 +105,14 @@ def test_facts_come_whole_and_answers_vary() -> None:
     assert Counter(row["answer"] for row in tests)["32"] <= 3
 
 
+def test_answers_take_turns_within_the_limit() -> None:
+    rows = [
+        make(i, "test", doc=f"d{i % 3}", answer="32" if i < 80 else str(i % 10)) for i in range(120)
+    ]
+    picked = chosen(rows, open_book_test_rows=20)
+    assert max(Counter(row["answer"] for row in picked).values()) <= 2
+
+
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.sampled_from([0.1, 0.25, 0.5]))
 def test_answer_cap_keeps_the_share_where_it_can(counts: list[int], share: float) -> None:
     cap = answer_cap(counts, share)

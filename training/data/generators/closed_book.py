@@ -103,10 +103,12 @@ def _expected(fact: Fact, rng: random.Random) -> tuple[str, str, str, tuple[str,
     if _PLAIN_NUMBER.fullmatch(fact.answer):
         value = float(fact.answer)
         unit = "bit" if fact.task == "fact_port_width" else fact.unit
-        text = f"{fact.answer} {unit}" if unit and unit != "bit" else fact.answer
+        # A unit such as 1/V would read as a second number.
+        spelled = unit and unit != "bit" and not any(char.isdigit() for char in unit)
+        text = f"{fact.answer} {unit}" if spelled else fact.answer
         return text, "numeric", truth.numeric(value, unit), near_misses(value, rng)
     text = f"{fact.answer} {fact.unit}" if fact.unit else fact.answer
-    wrong = (text[:-1] + ("x" if text[-1] != "x" else "y"), fact.subject)
+    wrong = (text[:-1] + ("x" if text[-1] not in "xX" else "y"), fact.subject)
     return text, "exact", truth.exact(text), wrong
 
 

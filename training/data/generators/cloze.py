@@ -25,7 +25,9 @@ QUESTION_TOKENS: Final = 60
 WORDS_BEFORE: Final = 9
 WORDS_AFTER: Final = 6
 MIN_SENTENCE_WORDS: Final = 6
+MIN_WORDY_SHARE: Final = 0.6
 TRIES: Final = 2  # contexts per chunk and task
+CANDIDATES_TRIED: Final = 8
 
 FORMS: Final[dict[str, tuple[Form, ...]]] = {
     "cloze_number": make_forms(
@@ -45,13 +47,19 @@ FORMS: Final[dict[str, tuple[Form, ...]]] = {
 }  # fmt: skip
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z(])|\n+")
-# Not part of a name, version, section number or reference.
-_NUMBER = re.compile(r"(?<![\w.\[(#/-])\d{1,9}(?:\.\d{1,6})?(?![\w\])/]|\.\d|-\w)")
+# Not part of a name, version, section number, reference or list of numbers.
+_NUMBER = re.compile(
+    r"(?<![\w.,\[(#/-])(?:\d{1,3}(?:,\d{3})+|\d{1,9})(?:\.\d{1,6})?(?![\w\])/]|[.,]\d|-\w)"
+)
 _REFERENCE = re.compile(
-    r"(?:fig(?:ure)?|table|section|chapter|page|eq(?:uation)?|appendix|step|version|v|no|rev)"
+    r"(?:fig(?:ure)?|table|sect?(?:ion)?|chapt?(?:er)?|pages?|eq(?:uation)?|appendix|step|version|"
+    r"v|no|rev)"
     r"\.?\s*$",
     re.IGNORECASE,
 )
+_WORDY = re.compile(r"[\"'(]*[A-Za-z][A-Za-z'-]*[,.;:!?)\"']*")
+_CODE = re.compile(r"[{}<>|=]|::")
+_LIST_MARK = re.compile(r"(?:[-*•]\s+)?(?:\d+\.\s+|\(?\w\)\s+)?.?")
 _NAME = re.compile(
     r"(?<![\w.$\\/-])(?:[A-Za-z]\w*_\w+|[A-Z]{2,}[0-9]*[A-Z]*|[A-Za-z]+[0-9]+\w*|[a-z]+[A-Z]\w*)"
     r"(?![\w(\\/-])"
@@ -89,12 +97,28 @@ def generate(context: ClozeContext, rng: random.Random) -> Draft | Reject:
     candidates = [
         candidate
         for index, sentence in enumerate(sentences)
-        if len(sentence.split()) >= MIN_SENTENCE_WORDS
+        if _is_prose(sentence)
         for candidate in _candidates(context.task, index, sentence)
     ]
     if not candidates:
         return Reject("no_candidate")
-    chosen = rng.choice(candidates)
+    refusal = Reject("no_candidate")
+    for chosen in rng.sample(candidates, min(len(candidates), CANDIDATES_TRIED)):
+        draft = _ask(context, sentences, candidates, chosen, rng)
+        if isinstance(draft, Draft):
+            return draft
+        refusal = draft
+    return refusal
+
+
+def _ask(
+    context: ClozeContext,
+    sentences: list[str],
+    candidates: list[_Candidate],
+    chosen: _Candidate,
+    rng: random.Random,
+) -> Draft | Reject:
+    """The question on one candidate, or what speaks against it."""
     passage = _passage(sentences, chosen.sentence, context.max_tokens - QUESTION_TOKENS)
     if passage is None:
         return Reject("sentence_too_long")
@@ -109,13 +133,27 @@ def generate(context: ClozeContext, rng: random.Random) -> Draft | Reject:
     return _draft(context, passage, clue, chosen.text, sorted(rivals), rng)
 
 
+def _is_prose(sentence: str) -> bool:
+    """A sentence of words with an end: no listing, formula or table of contents."""
+    tokens = sentence.split()
+    wordy = sum(bool(_WORDY.fullmatch(token)) for token in tokens)
+    return (
+        len(tokens) >= MIN_SENTENCE_WORDS
+        and sentence[-1] in ".!?:"
+        and not _CODE.search(sentence)
+        and wordy >= MIN_WORDY_SHARE * len(tokens)
+    )
+
+
 def _candidates(task: str, index: int, sentence: str) -> Iterator[_Candidate]:
     pattern = _NUMBER if task == "cloze_number" else _NAME
+    mark = _LIST_MARK.match(sentence)
+    first = mark.end() if mark else 0
     for match in pattern.finditer(sentence):
         if task == "cloze_number" and _REFERENCE.search(sentence[: match.start()]):
             continue
         # The first word's capital and a numbered list's number say nothing.
-        if match.start() > 0:
+        if match.start() >= first:
             yield _Candidate(index, match.start(), match.end(), match.group())
 
 
@@ -146,6 +184,10 @@ def _clue(sentence: str, chosen: _Candidate) -> str:
     return f"{head}____{tail}".replace('"', "'").strip(" .,;:")
 
 
+def _value(number: str) -> float:
+    return float(number.replace(",", ""))
+
+
 def _occurrences(text: str, inside: str) -> int:
     return len(re.findall(rf"(?<!\w){re.escape(text)}(?!\w)", inside, re.IGNORECASE))
 
@@ -160,15 +202,16 @@ def _draft(
 ) -> Draft:
     form = rng.choice(FORMS[context.task])
     number = context.task == "cloze_number"
-    wrong = near_misses(float(answer), rng) if number else ()
-    others = [rival for rival in rivals if not number or float(rival) != float(answer)]
+    value = _value(answer) if number else 0.0
+    wrong = near_misses(value, rng) if number else ()
+    others = [rival for rival in rivals if not number or _value(rival) != value]
     return Draft(
         setting=OPEN_BOOK,
         task=context.task,
         prompt=f"{passage}\n\n{form.fill(clue=clue)}",
         answer=answer,
         verifier="numeric" if number else "exact",
-        truth=truth.numeric(float(answer)) if number else truth.exact(answer),
+        truth=truth.numeric(value) if number else truth.exact(answer),
         wrong=(*wrong, *others[:2]),
         difficulty=2,
         form=form.form_id,

@@ -20,6 +20,7 @@ class Limits(NamedTuple):
     max_rtl_tokens: int = 600
     max_rtl_lines: int = 60
     rtl_cycles: int = 128
+    rtl_share: float = 1.0  # of the training modules that are simulated
 
 
 class Source(NamedTuple):

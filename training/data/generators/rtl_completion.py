@@ -21,8 +21,10 @@ from training.data.forms import make_forms
 from training.data.generators.generator import Generator, Limits, Source
 from training.data.generators.rtl_spans import Span, mutants, spans
 from training.data.rows import SKILL, Draft, Reject
+from training.data.splits import TRAIN
 from training.data.verilog_text import compact, header_end
 from workspace.errors import TransientError
+from workspace.ids import derive_id
 
 TASK: Final = "rtl_completion"
 BLANK: Final = "____"
@@ -51,6 +53,9 @@ def contexts(
 ) -> Iterator[tuple[Source, CompletionContext | Reject]]:
     """Up to `ROWS_PER_MODULE` pieces of every module, in an order of the module's own."""
     for module in document.modules:
+        if document.split == TRAIN and _place(module) >= limits.rtl_share:
+            yield Source(module.module_id, module.module_id), Reject("not_sampled")
+            continue
         code = compact(module.source)
         pieces = _pieces(module, code, limits)
         if isinstance(pieces, Reject):
@@ -59,6 +64,11 @@ def contexts(
         for turn, piece in enumerate(pieces[:ROWS_PER_MODULE]):
             source = Source(f"{module.module_id}/{turn}", module.module_id)
             yield source, CompletionContext(module, code, piece, limits.rtl_cycles)
+
+
+def _place(module: Module) -> float:
+    """A number in [0, 1) that is the module's own."""
+    return int(derive_id("sample", module.module_id)[:8], 16) / 0x1_0000_0000
 
 
 def _pieces(module: Module, code: str, limits: Limits) -> list[Span] | Reject:
