@@ -1,4 +1,4 @@
-"""PDF pages through PyMuPDF. No other module imports it: it is AGPL-3.0, and can be left out.
+"""PDF pages through PyMuPDF. Only the `pdf_pymupdf*` modules use it: it is AGPL-3.0, and optional.
 
 In: a path. Out: `RawPage` per page: lines with style, pictures, tables with spans, the page as PNG.
 MuPDF's layout model costs about 0.4 s of CPU a page against 0.03 s for the rest, so that by
