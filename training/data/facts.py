@@ -173,8 +173,9 @@ def _refuse(head: str, predicate: str, answer: str, source: str, texts: list[str
         return "fact_name_cut_off"
     if not _LETTERS.search(predicate) or not _SAYS_SOMETHING.search(head):
         return "fact_name_says_nothing"
-    if answer.casefold() in f"{head} {predicate}".casefold():
-        return "fact_guessable"  # the question would contain its answer
+    said = f"{head} {predicate}".casefold()
+    if answer.casefold() in said or head.casefold() in answer.casefold():
+        return "fact_guessable"  # the question nearly says its answer ("ram" wraps "ram_impl")
     if source == "rtl" and predicate == "width":
         if answer == "1":
             return "fact_guessable"

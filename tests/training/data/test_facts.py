@@ -91,6 +91,7 @@ def test_one_answer_makes_a_fact(facts_of: Callable[..., Any]) -> None:
         ([relation("VDDA", "Use", "a long tale of what this is for")], "fact_answer_too_long"),
         ([relation("IN", "Width", "32")], "fact_name_says_nothing"),
         ([relation("port 32", "Width", "32")], "fact_guessable"),
+        ([relation("la_dpram", "Core", "la_dpram_impl")], "fact_guessable"),
         ([relation("lb rd, imm(rs1", "Cycles", "2")], "fact_name_cut_off"),
         ([relation("VDDA", "Cycles", "2 [1]")], "fact_answer_unclear"),
         ([relation("AFC1 T - -", "Reel", "2500")], "fact_words_torn"),
