@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import posixpath
 import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -20,6 +23,32 @@ _MAX_PARTS: Final = 50_000
 _OLE_MAGIC: Final = b"\xd0\xcf\x11\xe0"
 
 Element: TypeAlias = Any  # an lxml element
+
+# What libraries raise on parts that are sound as a zip and broken as a document. XML errors of
+# lxml and of the standard library are SyntaxErrors.
+DAMAGE: Final = (
+    AttributeError,
+    LookupError,
+    OverflowError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+)
+
+
+@contextmanager
+def damage_as_corrupt(what: str, *others: type[Exception]) -> Iterator[None]:
+    """Turn a library's stumbling over a damaged file into `Unreadable("corrupt")`.
+
+    `others` are the library's own errors.
+    """
+    caught: tuple[type[Exception], ...] = (*DAMAGE, *others)
+    try:
+        yield
+    except caught as error:
+        detail = f"not a sound {what}: {type(error).__name__}: {error}"
+        raise Unreadable("corrupt", detail) from error
 
 
 def check(path: Path) -> None:
@@ -52,6 +81,18 @@ def check(path: Path) -> None:
             )
         if part.flag_bits & 1:
             raise Unreadable("encrypted", f"{part.filename} needs a password")
+    _verify(path)
+
+
+def _verify(path: Path) -> None:
+    """Unpack every part once: the readers above would end in whatever damage leads them to."""
+    try:
+        with zipfile.ZipFile(path) as container:
+            damaged = container.testzip()
+    except (zipfile.BadZipFile, zlib.error, OSError, ValueError, RuntimeError, EOFError) as error:
+        raise Unreadable("corrupt", f"a part of the zip container is damaged: {error}") from error
+    if damaged is not None:
+        raise Unreadable("corrupt", f"part {damaged} of the zip container is damaged")
 
 
 def read_part(container: zipfile.ZipFile, name: str) -> bytes:

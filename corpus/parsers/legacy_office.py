@@ -10,6 +10,7 @@ import io
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -24,27 +25,37 @@ from corpus.parsers.sheet_layout import MAX_CELLS, Limits, Merge, lay_out
 from corpus.parsers.unstructured_setup import version
 
 _TIMEOUT_S: Final = 180
+# xlrd checks little: damaged records end in whatever they lead to.
+_DAMAGE: Final = (
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    OverflowError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
 
 
 def parse_xls(path: Path, options: ParseOptions) -> ParsedDocument:
     """An XLS workbook, a sheet a page. Pictures and charts are not read. Raises `Unreadable`."""
     import xlrd
+    from xlrd.compdoc import CompDocError
 
     try:
         # Its warnings go to standard output otherwise.
-        book = xlrd.open_workbook(path, formatting_info=True, on_demand=True, logfile=io.StringIO())
-    except xlrd.XLRDError as error:
+        book = xlrd.open_workbook(path, formatting_info=True, logfile=io.StringIO())
+    except (xlrd.XLRDError, CompDocError) as error:
         reason = "encrypted" if "encrypted" in str(error).lower() else "corrupt"
         raise Unreadable(reason, str(error)) from error
-    except (AssertionError, IndexError, ValueError, UnicodeDecodeError, OverflowError) as error:
-        # xlrd checks little: broken records end in whatever they lead to.
+    except _DAMAGE as error:
         raise Unreadable("corrupt", f"{type(error).__name__}: {error}") from error
     elements: list[ParsedElement] = []
     faults: list[Fault] = []
     cells_left = MAX_CELLS
-    for page, name in enumerate(book.sheet_names(), 1):
-        sheet = book.sheet_by_name(name)
-        elements.append(ParsedElement("Title", name, page=page, level=1))
+    for page, sheet in enumerate(book.sheets(), 1):
+        elements.append(ParsedElement("Title", characters.clean(sheet.name), page=page, level=1))
         merges = [
             Merge(top, left, bottom - 1, right - 1)
             for top, bottom, left, right in sheet.merged_cells

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+import lxml.etree
 import lxml.html
 from lxml.html import HtmlElement
 
@@ -62,7 +63,10 @@ def read_html(
     metadata: dict[str, str] | None = None,
 ) -> ParsedDocument:
     """Elements of an HTML text. `kind` is the document's format, `parser` what made the HTML."""
-    root = lxml.html.document_fromstring(text, parser=lxml.html.HTMLParser(encoding=None))
+    try:
+        root = lxml.html.document_fromstring(text)
+    except lxml.etree.ParserError as error:
+        raise Unreadable("no_text", f"no HTML in the file: {error}", stage="parse") from error
     found = {**(metadata or {}), **_head_metadata(root)}
     title = (root.findtext(".//title") or "").strip()
     parts = _Parts(root, options)

@@ -21,7 +21,6 @@ from corpus.parsed import (
     ParsedDocument,
     ParsedElement,
     ParseOptions,
-    Unreadable,
 )
 from corpus.parsers import characters, containers, documents
 from corpus.parsers.nearby_captions import attach_captions
@@ -41,19 +40,15 @@ _pictures: ContextVar[list[tuple[bytes, str]]] = ContextVar("pictures")
 def parse_pptx(path: Path, options: ParseOptions) -> ParsedDocument:
     """A presentation. Raises `Unreadable` when it is no sound, unencrypted PPTX."""
     import pptx
+    from pptx.exc import PythonPptxError
 
     containers.check(path)
-    try:
-        deck = pptx.Presentation(str(path))
-        slides = list(deck.slides)
-    except (
-        KeyError,
-        ValueError,
-        etree.XMLSyntaxError,
-        zipfile.BadZipFile,
-        AttributeError,
-    ) as error:
-        raise Unreadable("corrupt", f"not a presentation: {error}") from error
+    with containers.damage_as_corrupt("presentation", PythonPptxError):
+        return _read(pptx.Presentation(str(path)), path, options)
+
+
+def _read(deck: Any, path: Path, options: ParseOptions) -> ParsedDocument:
+    slides = list(deck.slides)
     faults: list[Fault] = []
     by_page = _partition(path, options, faults)
     elements: list[ParsedElement] = []

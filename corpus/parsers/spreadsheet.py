@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from corpus.parsed import Fault, ParsedDocument, ParsedElement, ParseOptions, Unreadable
+from corpus.parsed import Fault, ParsedDocument, ParsedElement, ParseOptions
 from corpus.parsers import characters, containers, documents
 from corpus.parsers.sheet_layout import MAX_CELLS, Limits, Merge, lay_out
 from corpus.parsers.unstructured_setup import version
@@ -37,51 +37,59 @@ class _SheetPart(NamedTuple):
     drawing: str  # the part with its pictures, "" when it has none
 
 
+class _Sheet(NamedTuple):
+    elements: list[ParsedElement]
+    faults: list[Fault]
+    cells: int
+    charts: int
+
+
 def parse_xlsx(path: Path, options: ParseOptions) -> ParsedDocument:
     """A workbook. Raises `Unreadable` when it is no sound, unencrypted XLSX."""
     import openpyxl
 
     containers.check(path)
-    elements: list[ParsedElement] = []
-    faults: list[Fault] = []
-    cells_left = MAX_CELLS
-    charts = 0
-    try:
+    with containers.damage_as_corrupt("workbook"):
         book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
-    except (KeyError, ValueError, TypeError, zipfile.BadZipFile, AttributeError) as error:
-        raise Unreadable("corrupt", f"not a workbook: {error}") from error
+    sheets: list[_Sheet] = []
     with zipfile.ZipFile(path) as container:
         parts = _sheet_parts(container)
         for page, name in enumerate(book.sheetnames, 1):
-            elements.append(ParsedElement("Title", name, page=page, level=1))
             part = _read_part(container, parts.get(name, ""))
-            rows = _rows(book[name]) if hasattr(book[name], "iter_rows") else iter(())
-            limits = Limits(options.max_table_rows, cells_left)
-            own, lost, used = lay_out(rows, part.merges, limits, page=page)
-            cells_left -= used
-            if part.uncalculated:
-                detail = f"{part.uncalculated} formulas without a stored result on {name!r}"
-                lost.append(Fault(page, "tables", "formula_without_value", detail))
-            pictures, n_charts = _drawing(container, part.drawing, options, page)
-            charts += n_charts
-            images, broken = documents.split_faults(pictures)
-            elements += own + images
-            faults += lost + broken
+            limits = Limits(options.max_table_rows, MAX_CELLS - sum(s.cells for s in sheets))
+            sheets.append(_read_sheet(book[name], part, limits, page))
+            sheets.append(_drawing(container, part.drawing, options, page))
         metadata = containers.core_properties(container)
     book.close()
-    if charts:
-        metadata["charts"] = str(charts)
+    charts = sum(sheet.charts for sheet in sheets)
+    metadata["charts"] = str(charts) if charts else ""
     title = metadata.pop("title", "")
-    sizes = dict.fromkeys(range(1, len(book.sheetnames) + 1), (0.0, 0.0))
     return documents.build(
         "xlsx",
         version("openpyxl"),
-        elements,
-        page_sizes=sizes,
+        [element for sheet in sheets for element in sheet.elements],
+        page_sizes=dict.fromkeys(range(1, len(book.sheetnames) + 1), (0.0, 0.0)),
         title=title,
         metadata=metadata,
-        faults=faults,
+        faults=[fault for sheet in sheets for fault in sheet.faults],
     )
+
+
+def _read_sheet(sheet: Any, part: _SheetPart, limits: Limits, page: int) -> _Sheet:
+    """A sheet's name and cells; a damaged sheet is a fault and leaves the others alone."""
+    name = characters.clean(sheet.title)
+    title = ParsedElement("Title", name, page=page, level=1)
+    # A chart sheet has no rows.
+    rows = _rows(sheet) if hasattr(sheet, "iter_rows") else iter(())
+    try:
+        elements, faults, used = lay_out(rows, part.merges, limits, page=page)
+    except containers.DAMAGE as error:
+        detail = f"sheet {name!r}: {type(error).__name__}: {error}"
+        return _Sheet([title], [Fault(page, "parse", "corrupt", detail)], 0, 0)
+    if part.uncalculated:
+        detail = f"{part.uncalculated} formulas without a stored result on {name!r}"
+        faults.append(Fault(page, "tables", "formula_without_value", detail))
+    return _Sheet([title, *elements], faults, used, 0)
 
 
 def _rows(sheet: Any) -> Iterator[tuple[int, dict[int, str]]]:
@@ -160,13 +168,11 @@ def _column(letters: bytes) -> int:
     return number - 1
 
 
-def _drawing(
-    container: zipfile.ZipFile, name: str, options: ParseOptions, page: int
-) -> tuple[list[ParsedElement | Fault], int]:
+def _drawing(container: zipfile.ZipFile, name: str, options: ParseOptions, page: int) -> _Sheet:
     """Pictures of a sheet in the order of its drawing, and the number of charts."""
     root = containers.read_xml(container, name) if name else None
     if root is None:
-        return [], 0
+        return _Sheet([], [], 0, 0)
     targets = containers.relations(container, name)
     charts = sum("/charts/" in f"/{target}" for target in targets.values())
     found: list[ParsedElement | Fault] = []
@@ -182,7 +188,8 @@ def _drawing(
         found.append(
             documents.picture_element(data, options, page=page, caption=caption, where=where)
         )
-    return found, charts
+    elements, faults = documents.split_faults(found)
+    return _Sheet(elements, faults, 0, charts)
 
 
 FORMATS: Final = {"xlsx": parse_xlsx}

@@ -187,7 +187,7 @@ def _member(
 ) -> ParsedElement:
     source = parsed.source
     start, end = source.span(member)
-    text = source.data[start:end].decode("utf-8")
+    text = source.data[start:end].decode("utf-8", "replace")
     broken = [code for offset, code, _ in parsed.errors if start <= offset <= end]
     kind = member.kind.name.removesuffix("Declaration").lower()
     # An unknown macro mostly causes more errors behind it, and says nothing about the module.

@@ -44,19 +44,16 @@ _FORMULA: Final = "dsmformula "
 def parse_docx(path: Path, options: ParseOptions) -> ParsedDocument:
     """A Word document. Raises `Unreadable` when it is no sound, unencrypted DOCX."""
     import docx
+    from docx.exceptions import PythonDocxError
 
     containers.check(path)
-    try:
+    with containers.damage_as_corrupt("Word document", PythonDocxError):
         document = docx.Document(io.BytesIO(_transitional(path)))
-        body = document.element.body
-    except (
-        KeyError,
-        ValueError,
-        etree.XMLSyntaxError,
-        zipfile.BadZipFile,
-        AttributeError,
-    ) as error:
-        raise Unreadable("corrupt", f"not a Word document: {error}") from error
+        return _read(document, path, options)
+
+
+def _read(document: Document, path: Path, options: ParseOptions) -> ParsedDocument:
+    body = document.element.body
     pictures = _Pictures(document, options)
     _unwrap_content_controls(body)
     _unwrap_frames(body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import zipfile
 from pathlib import Path
 
 import openpyxl
@@ -149,3 +150,20 @@ def test_delimited_text(tmp_path: Path, text: str, kind: str, rows: list[list[st
     (table,) = tables(DELIMITED[kind](path, OPTIONS))
     found = [[cell.text for cell in table.cells if cell.row == row] for row in range(len(rows))]
     assert found == rows
+
+
+def test_a_damaged_sheet_leaves_the_others_alone(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    book.active.append(["a", "b"])
+    second = book.create_sheet("Second")
+    second.append(["c", "d"])
+    sound = io.BytesIO()
+    book.save(sound)
+    path = tmp_path / "a.xlsx"
+    with zipfile.ZipFile(sound) as source, zipfile.ZipFile(path, "w") as target:
+        for name in source.namelist():
+            content = source.read(name)
+            target.writestr(name, content[:-30] if name.endswith("sheet1.xml") else content)
+    parsed = parse_xlsx(path, OPTIONS)
+    assert [(fault.page, fault.reason) for fault in parsed.faults] == [(1, "corrupt")]
+    assert [cell.text for table in tables(parsed) for cell in table.cells][-2:] == ["c", "d"]

@@ -174,3 +174,18 @@ def test_a_zip_bomb_is_refused_before_it_unpacks(tmp_path: Path) -> None:
     with pytest.raises(Unreadable) as caught:
         parse_docx(path, OPTIONS)
     assert caught.value.reason == "too_large"
+
+
+def test_damaged_xml_inside_a_sound_zip_is_corrupt(tmp_path: Path) -> None:
+    document = docx.Document()
+    document.add_paragraph("text")
+    sound = io.BytesIO()
+    document.save(sound)
+    path = tmp_path / "a.docx"
+    with zipfile.ZipFile(sound) as source, zipfile.ZipFile(path, "w") as target:
+        for name in source.namelist():
+            content = source.read(name)
+            target.writestr(name, content[:-40] if name == "word/document.xml" else content)
+    with pytest.raises(Unreadable) as caught:
+        parse_docx(path, OPTIONS)
+    assert caught.value.reason == "corrupt"
