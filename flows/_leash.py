@@ -21,7 +21,9 @@ def end_with_parent(cleanup: Callable[[], None] | None = None) -> None:
     """In the child: leave at once when standard input ends, after `cleanup`."""
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        # Not `sys.stdin`: its lock, held by this thread, would abort the interpreter's own end.
+        while os.read(0, 4096):
+            continue
         if cleanup is not None:
             cleanup()
         os._exit(1)
