@@ -1,7 +1,8 @@
 """Rows that ask the same: equal, asked of the same place, or nearly equal with the same answer.
 
-Only rows on the same side of the split are compared; what crosses sides is the split's business.
-Numbers count: two questions that differ in a number alone are two questions.
+On one side of the split numbers count: two questions that differ in a number alone are two. Across
+sides they do not: whatever nearly equals a held-out question is no training row, even where the
+documents behind the two are different ones (two modules may share a header).
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from training.data.minhash import Signature, band_keys, signature, similarity
-from training.data.rows import CPT, OPEN_BOOK, SKILL, Tally, question_of
+from training.data.rows import CPT, Tally, question_of
+from training.data.splits import SPLITS
 from workspace.shards import Row
 
 NEAR_QUESTION: Final = 0.9
@@ -26,20 +28,24 @@ def drop_near_duplicates(candidates: Iterable[Row], tally: Tally) -> list[Row]:
     ids: set[str] = set()
     places: set[tuple[str, ...]] = set()
     near = _NearQuestions()
-    for row in sorted(candidates, key=lambda row: (row["row_id"], row["doc_ids"])):
+    for row in sorted(candidates, key=_held_out_first):
         place = _place(row)
         if row["row_id"] in ids:
             tally.dropped("select:duplicate")
         elif place is not None and place in places:
             tally.dropped("select:same_place")
-        elif row["setting"] in (OPEN_BOOK, SKILL) and near.holds(row):
-            tally.dropped("select:near_duplicate")
+        elif place is not None and (reason := near.refuse(row)):
+            tally.dropped(reason)
         else:
             ids.add(row["row_id"])
             if place is not None:
                 places.add(place)
             kept.append(row)
-    return kept
+    return sorted(kept, key=lambda row: str(row["row_id"]))
+
+
+def _held_out_first(row: Row) -> tuple[int, str, list[str]]:
+    return (-SPLITS.index(row["split"]), row["row_id"], row["doc_ids"])
 
 
 def _place(row: Row) -> tuple[str, ...] | None:
@@ -50,24 +56,34 @@ def _place(row: Row) -> tuple[str, ...] | None:
     return (row["split"], row["task"], unit, row["answer"].casefold())
 
 
+class _Question(NamedTuple):
+    signed: Signature
+    split: str
+    same: str  # answer and numbers
+
+
 class _NearQuestions:
     """Questions seen so far, by LSH bucket."""
 
     def __init__(self) -> None:
-        self._buckets: dict[tuple[str, str, bytes], list[int]] = defaultdict(list)
-        self._seen: list[tuple[Signature, str]] = []
+        self._buckets: dict[tuple[str, bytes], list[int]] = defaultdict(list)
+        self._seen: list[_Question] = []
 
-    def holds(self, row: Row) -> bool:
-        """Whether a near question with the same answer and numbers was seen; else remember it."""
-        question = question_of(row)
-        signed = signature(question)
-        same = row["answer"].casefold() + "|" + " ".join(_NUMBER.findall(question))
-        keys = [(row["split"], row["task"], key) for key in band_keys(signed)]
+    def refuse(self, row: Row) -> str:
+        """The reason when a near question was seen before, "" when not: then it is remembered."""
+        text = question_of(row)
+        same = row["answer"].casefold() + "|" + " ".join(_NUMBER.findall(text))
+        question = _Question(signature(text), row["split"], same)
+        keys = [(row["task"], key) for key in band_keys(question.signed)]
         for index in sorted({index for key in keys for index in self._buckets[key]}):
-            other, other_same = self._seen[index]
-            if same == other_same and similarity(signed, other) >= NEAR_QUESTION:
-                return True
+            other = self._seen[index]
+            if similarity(question.signed, other.signed) < NEAR_QUESTION:
+                continue
+            if other.split != question.split:
+                return "select:held_out_question"
+            if other.same == question.same:
+                return "select:near_duplicate"
         for key in keys:
             self._buckets[key].append(len(self._seen))
-        self._seen.append((signed, same))
-        return False
+        self._seen.append(question)
+        return ""

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from training.data.duplicates import drop_near_duplicates
-from training.data.rows import CLOSED_BOOK, CPT, OPEN_BOOK, SKILL, Tally
+from training.data.rows import CLOSED_BOOK, CPT, OPEN_BOOK, SKILL, Tally, question_of
 from training.data.splits import TEST, TRAIN, VALIDATION
 from workspace.ids import derive_id
 from workspace.shards import Row
@@ -63,10 +63,19 @@ def _select_facts(rows: list[Row], budget: Budget, tally: Tally) -> list[Row]:
     for row in rows:
         by_fact[row["fact_id"]].append(row)
     tests = [row for row in rows if row["setting"] == CLOSED_BOOK and row["split"] == TEST]
-    ordered = list(_in_turns(_vary_answers(tests, budget, tally), budget.seed))
+    plain = _without_namesakes(tests, tally)
+    ordered = list(_in_turns(_vary_answers(plain, budget, tally), budget.seed))
     limit = budget.closed_book_facts
     tally.dropped("select:facts_full", max(0, len(ordered) - limit))
     return [row for test in ordered[:limit] for row in by_fact[test["fact_id"]]]
+
+
+def _without_namesakes(tests: list[Row], tally: Tally) -> list[Row]:
+    """Facts whose question no other fact shares (`Mode` and `mode` of two documents)."""
+    asked = Counter(question_of(row).casefold() for row in tests)
+    kept = [row for row in tests if asked[question_of(row).casefold()] == 1]
+    tally.dropped("select:shared_question", len(tests) - len(kept))
+    return kept
 
 
 def _vary_answers(rows: list[Row], budget: Budget, tally: Tally) -> list[Row]:

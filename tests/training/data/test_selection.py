@@ -88,6 +88,20 @@ def test_near_questions_go_but_numbers_count() -> None:
     assert tally.rejects == {"select:duplicate": 1, "select:near_duplicate": 1}
 
 
+def test_what_nearly_equals_a_held_out_question_is_no_training_row() -> None:
+    header = " ".join(f"input port{i}," for i in range(40))
+    rows = [
+        make(0, "train", doc="a", prompt=f"module top ({header}); How many? ", answer="40"),
+        make(1, "test", doc="b", prompt=f"module top ({header}); How many?", answer="41"),
+        make(2, "validation", doc="c", prompt=f"module top ({header}); How many", answer="42"),
+        make(3, "train", doc="d"),
+    ]
+    tally = Tally()
+    picked = chosen(rows, tally)
+    assert Counter(row["split"] for row in picked) == {"test": 1, "train": 1}
+    assert tally.rejects == {"select:held_out_question": 2}
+
+
 def test_facts_come_whole_and_answers_vary() -> None:
     rows = []
     for fact in range(40):
@@ -103,6 +117,17 @@ def test_facts_come_whole_and_answers_vary() -> None:
     assert len(tests) == 12
     assert len(picked) == 36
     assert Counter(row["answer"] for row in tests)["32"] <= 3
+
+
+def test_facts_that_share_a_question_are_left_out() -> None:
+    rows = [
+        make(i, "train", "fact_table", f"d{i}", answer=str(i), setting="closed_book",
+             fact_id=f"f{i}", for_test=True, prompt=prompt)
+        for i, prompt in enumerate(["What is the Mode?", "What is the mode?", "What is the Rate?"])
+    ]  # fmt: skip
+    tally = Tally()
+    assert [row["answer"] for row in chosen(rows, tally)] == ["2"]
+    assert tally.rejects == {"select:shared_question": 2}
 
 
 def test_answers_take_turns_within_the_limit() -> None:
