@@ -32,7 +32,7 @@ class SftSettings(StageConfig):
         16, position=4, ge=1, le=65536, description="Rows in one optimizer step, over all ranks"
     )
     tokens_per_forward: int = setting(
-        2048,
+        1024,
         position=5,
         ge=16,
         le=1 << 24,
