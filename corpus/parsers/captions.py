@@ -13,7 +13,7 @@ MAX_CHARS: Final = 400
 MAX_GAP_PT: Final = 60.0
 # "Figure 3: ..." and "Table 2-1 Registers", but not "Figure 3 shows ...".
 _CAPTION: Final = re.compile(
-    r"^(?P<kind>fig(?:ure|\.)?|table)\s*"
+    r"^(?P<kind>fig(?:ure|\.)?|illustration|diagram|chart|table)\s*"
     r"(?P<number>[A-Z]?[-.]?\d+(?:[-.–]\d+)*[a-z]?|[IVXLC]+)"
     r"(?=\s*[.:—–|)-]|\s|$)",
     re.IGNORECASE,

@@ -2,16 +2,18 @@
 
 A line counts as furniture when its text, digits aside, stands at the same height on at least three
 nearby pages (chapter titles run only through their chapter), when it stands where most pages have
-such a line, or when it is a number that grows with the page.
+such a line, or when it is a number that grows with the page. Logos there are kept once.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
+from corpus.parsed import Box
 from corpus.parsers.pdf_raw import RawLine, RawPage
 
 EDGE: Final = 0.12  # of the page's height
@@ -79,6 +81,32 @@ def find_furniture(pages: Iterable[RawPage]) -> Furniture:
         if len(on_pages) >= max(MIN_PAGES, USUAL_SHARE * n_pages):
             found.update(dict.fromkeys(edges[edge], edge.side))
     return found
+
+
+def drop_repeated_images(pages: Sequence[RawPage]) -> tuple[list[RawPage], int]:
+    """Keep a logo at the page's edge once, where it comes again on many pages.
+
+    Returns the pages, and how many pictures were left out.
+    """
+    on_pages: dict[str, list[int]] = defaultdict(list)
+    for page in pages:
+        for name in {image.file for image in page.images if _at_edge(image.box, page)}:
+            on_pages[name].append(page.page)
+    enough = max(MIN_PAGES, USUAL_SHARE * len(pages))
+    first = {name: numbers[0] for name, numbers in on_pages.items() if len(numbers) >= enough}
+    kept = []
+    for page in pages:
+        images = tuple(
+            image
+            for image in page.images
+            if not _at_edge(image.box, page) or first.get(image.file, page.page) == page.page
+        )
+        kept.append(replace(page, images=images))
+    return kept, sum(len(page.images) for page in pages) - sum(len(page.images) for page in kept)
+
+
+def _at_edge(box: Box, page: RawPage) -> bool:
+    return box.y1 <= EDGE * page.height_pt or box.y0 >= (1 - EDGE) * page.height_pt
 
 
 def page_lines(page: RawPage) -> list[RawLine]:

@@ -7,7 +7,6 @@ cap, and the scan that covers a whole page, which the page image already shows.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -21,13 +20,13 @@ from corpus.parsers.boxes import (
     share_inside,
     vertical_gap,
 )
+from corpus.parsers.captions import caption_kind
 from corpus.parsers.page_size import fit_dpi
 from corpus.parsers.pdf_pymupdf_tables import to_box
 from corpus.parsers.pdf_raw import PageFiles, RawBlock, RawImage
 
 MIN_PIXELS: Final = 16
 WHOLE_PAGE: Final = 0.85
-_FIGURE_CAPTION: Final = re.compile(r"^fig(?:ure|\.)?\s*[\dA-Z]", re.IGNORECASE)
 # A figure is at least this wide and high, and its caption at most this far away.
 MIN_FIGURE_PT: Final = 40.0
 CAPTION_GAP_PT: Final = 50.0
@@ -162,7 +161,7 @@ class ImageExtractor:
         files: PageFiles,
     ) -> None:
         """Line art next to a figure caption that no raster picture answers."""
-        captions = [block.box for block in blocks if _FIGURE_CAPTION.match(block.lines[0].text)]
+        captions = [block.box for block in blocks if caption_kind(block.lines[0].text) == "figure"]
         rasters = [image.box for image in found.images]
         open_captions = [box for box in captions if not any(_adjoins(box, r) for r in rasters)]
         if not open_captions or len(drawings) < 4:
@@ -171,11 +170,14 @@ class ImageExtractor:
         boxes = [to_box(self._pymupdf.Rect(item["rect"]) * matrix) for item in drawings]
         regions = merge_close([box for box in boxes if _is_visible(box, to_box(page.rect))])
         for caption in open_captions:
-            near = [box for box in regions if _is_figure(box) and _adjoins(caption, box)]
+            trimmed = {box: _without_caption(box, caption) for box in regions}
+            near = [box for box, part in trimmed.items() if _is_figure(part)]
+            near = [box for box in near if _adjoins(caption, trimmed[box])]
             if not near:
                 continue
-            best = min(near, key=lambda box: (vertical_gap(box, caption), -area(box)))
+            best = min(near, key=lambda box: (vertical_gap(trimmed[box], caption), -area(box)))
             regions.remove(best)
+            best = trimmed[best]
             image = self._render(page, _with_labels(best, blocks, caption), files, "vector")
             if image:
                 found.images.append(image)
@@ -216,6 +218,16 @@ def _near(first: Box, second: Box, gap: float) -> bool:
     )
 
 
+def _without_caption(box: Box, caption: Box) -> Box:
+    """The part above (or below) a caption that stands inside the figure's frame."""
+    if share_inside(caption, box) < 0.9:
+        return box
+    above, below = caption.y0 - box.y0, box.y1 - caption.y1
+    if above >= below:
+        return box._replace(y1=caption.y0 - 1)
+    return box._replace(y0=caption.y1 + 1)
+
+
 def _with_labels(figure: Box, blocks: Sequence[RawBlock], caption: Box) -> Box:
     """The figure grown by the words set around it: axis names, legends."""
     grown = figure
@@ -227,7 +239,7 @@ def _with_labels(figure: Box, blocks: Sequence[RawBlock], caption: Box) -> Box:
             and words <= MAX_LABEL_CHARS
             and vertical_gap(block.box, figure) <= LABEL_GAP_PT
             and inside >= 0.8 * (block.box.x1 - block.box.x0)
-            and not _FIGURE_CAPTION.match(block.lines[0].text)
+            and caption_kind(block.lines[0].text) != "figure"
         ):
             grown = enclose([grown, block.box])
     return grown

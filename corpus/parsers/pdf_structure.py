@@ -26,7 +26,13 @@ from corpus.parsers.boxes import contains_centre, enclose
 from corpus.parsers.captions import caption_kind, match_captions
 from corpus.parsers.headings import HeadingModel, is_leader
 from corpus.parsers.line_numbers import find_line_numbers
-from corpus.parsers.page_furniture import Furniture, Place, find_furniture, page_lines
+from corpus.parsers.page_furniture import (
+    Furniture,
+    Place,
+    drop_repeated_images,
+    find_furniture,
+    page_lines,
+)
 from corpus.parsers.paragraphs import BULLET, LIST_MARKER, Paragraph, join_broken, split_block
 from corpus.parsers.pdf_raw import RawImage, RawLine, RawOutline, RawPage, RawTable
 from corpus.parsers.reading_order import sort_reading_order
@@ -60,6 +66,7 @@ def build_document(
 ) -> ParsedDocument:
     """Elements, pages and faults of the whole document. `pages` are sorted and complete."""
     furniture = find_furniture(_without_tables(page) for page in pages)
+    pages, n_repeated = drop_repeated_images(pages)
     parts = [_take_apart(page, furniture) for page in pages]
     headings = HeadingModel(
         [(p.raw.page, item) for p in parts for item in p.regions if isinstance(item, Paragraph)],
@@ -74,6 +81,7 @@ def build_document(
     metadata = dict(outline.metadata)
     left_out = {
         "tiny_images_left_out": sum(page.n_tiny_images for page in pages),
+        "repeated_images_left_out": n_repeated,
         "line_numbers_left_out": sum(part.n_line_numbers for part in parts),
     }
     metadata |= {name: str(count) for name, count in left_out.items() if count}
@@ -133,9 +141,12 @@ def _take_apart(page: RawPage, furniture: Furniture) -> _Page:
             elif not _inside_object(part, line):
                 flowing.append(line)
         paragraphs += split_block(flowing)
-    regions: list[_Region] = [*paragraphs, *page.tables, *page.images]
+    upright = [paragraph for paragraph in paragraphs if paragraph.upright]
+    regions: list[_Region] = [*upright, *page.tables, *page.images]
     ordered = sort_reading_order(regions, lambda region: region.box)
-    part.regions = _join_neighbours(ordered)
+    # Text that runs up or down a margin would cut through the columns beside it.
+    turned = [paragraph for paragraph in paragraphs if not paragraph.upright]
+    part.regions = [*_join_neighbours(ordered), *turned]
     return part
 
 

@@ -1,8 +1,9 @@
-"""Reading order of boxes on a page: bands between full-width boxes, columns inside a band.
+"""Reading order of boxes on a page: columns at a gutter, bands between what crosses it, then rows.
 
-A box that spans most of the width (a title, a wide table) splits the page into bands; in a band,
-a clear vertical gap splits columns, which are read left to right, each from top to bottom. Without
-such a gap boxes are read row by row. Does not handle right-to-left pages or text around figures.
+A gutter is a vertical gap that little crosses. What does cross it (a title, a wide table) cuts the
+page into bands; in each band the columns are read left to right, each from top to bottom. Without
+a gutter, boxes that span most of the width make the bands, and the rest is read row by row. Does
+not handle right-to-left pages or text around figures.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ Item = TypeVar("Item")
 WIDE: Final = 0.62  # of the region: wider boxes split it into bands
 MIN_COLUMN: Final = 0.2  # of the region: narrower sides are list markers or margin notes
 MIN_GUTTER_PT: Final = 8.0
+MAX_CROSSING: Final = 0.25  # of all boxes' height
 
 
 def sort_reading_order(items: Sequence[Item], box_of: Callable[[Item], Box]) -> list[Item]:
@@ -33,56 +35,73 @@ def _order(pairs: _Pairs) -> _Pairs:
     if len(pairs) < 2:
         return pairs
     region = enclose(box for box, _ in pairs)
-    columns = _split_columns(pairs, region)
-    if columns:
-        return [pair for column in columns for pair in _order(column)]
-    bands = _split_bands(pairs, region)
+    gutter = _find_gutter(pairs, region)
+    if gutter is not None:
+        crossing = {index for box, index in pairs if box.x0 < gutter < box.x1}
+        return [pair for band in _bands(pairs, crossing) for pair in _order_band(band, gutter)]
+    width = region.x1 - region.x0
+    wide = {index for box, index in pairs if box.x1 - box.x0 > WIDE * width}
+    bands = _bands(pairs, wide)
     if len(bands) > 1:
         return [pair for band in bands for pair in _order(band)]
     return _by_rows(pairs)
 
 
-def _split_columns(pairs: _Pairs, region: Box) -> list[_Pairs] | None:
-    """Left and right part at the widest gutter, or None."""
-    width = region.x1 - region.x0
-    best, cut = MIN_GUTTER_PT, None
-    reach = region.x0
-    for box, _ in sorted(pairs):
-        gap = box.x0 - reach
-        wide_enough = min(reach - region.x0, region.x1 - box.x0) >= MIN_COLUMN * width
-        if gap > best and wide_enough:
-            best, cut = gap, box.x0
-        reach = max(reach, box.x1)
-    if cut is None:
-        return None
-    left = [pair for pair in pairs if pair[0].x0 < cut]
-    right = [pair for pair in pairs if pair[0].x0 >= cut]
+def _order_band(band: _Pairs, gutter: float) -> _Pairs:
+    left = [pair for pair in band if pair[0].x1 <= gutter]
+    right = [pair for pair in band if pair[0].x0 >= gutter]
+    if len(left) + len(right) < len(band):  # a single box across the gutter
+        return band
+    return [*_order(left), *_order(right)]
+
+
+def _find_gutter(pairs: _Pairs, region: Box) -> float | None:
+    """Where the fewest boxes cross between two columns, None when there are no columns."""
+    margin = MIN_COLUMN * (region.x1 - region.x0)
+    most = MAX_CROSSING * sum(_height(box) for box, _ in pairs)
+    best: tuple[float, float, float] | None = None
+    for edge in sorted({box.x0 for box, _ in pairs}):
+        if not region.x0 + margin <= edge <= region.x1 - margin:
+            continue
+        left = [pair for pair in pairs if pair[0].x1 <= edge - MIN_GUTTER_PT]
+        right = [pair for pair in pairs if pair[0].x0 >= edge]
+        crossing = sum(_height(box) for box, _ in pairs) - sum(
+            _height(box) for box, _ in (*left, *right)
+        )
+        if crossing > most or not _are_columns(left, right, margin):
+            continue
+        reach = max(box.x1 for box, _ in left)
+        found = (crossing, reach - edge, (reach + edge) / 2)
+        best = min(best, found) if best else found
+    return best[2] if best else None
+
+
+def _are_columns(left: _Pairs, right: _Pairs, margin: float) -> bool:
     # One box beside one box is a row (a label and its value), not two columns.
-    if max(len(left), len(right)) == 1 or not _stand_beside(left, right):
-        return None
-    return [left, right]
-
-
-def _stand_beside(left: _Pairs, right: _Pairs) -> bool:
-    """Whether the parts share half of the shorter one's height."""
+    if not left or not right or max(len(left), len(right)) == 1:
+        return False
     first, second = (enclose(box for box, _ in part) for part in (left, right))
+    if min(first.x1 - first.x0, second.x1 - second.x0) < margin:
+        return False
     shared = min(first.y1, second.y1) - max(first.y0, second.y0)
-    return shared > 0.5 * min(first.y1 - first.y0, second.y1 - second.y0)
+    return shared > 0.5 * min(_height(first), _height(second))
 
 
-def _split_bands(pairs: _Pairs, region: Box) -> list[_Pairs]:
-    """Runs of narrow boxes, and each wide box by itself, from top to bottom."""
-    width = region.x1 - region.x0
-    wide = {index for box, index in pairs if box.x1 - box.x0 > WIDE * width}
+def _bands(pairs: _Pairs, separators: set[int]) -> list[_Pairs]:
+    """Runs between separators, and each separator by itself, from top to bottom."""
     bands: list[_Pairs] = []
     run: _Pairs = []
     for pair in sorted(pairs, key=lambda pair: (_middle(pair[0]), pair)):
-        if pair[1] in wide:
+        if pair[1] in separators:
             bands += [run, [pair]] if run else [[pair]]
             run = []
         else:
             run.append(pair)
     return [*bands, run] if run else bands
+
+
+def _height(box: Box) -> float:
+    return box.y1 - box.y0
 
 
 def _middle(box: Box) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,9 +12,9 @@ from corpus.language import guess_language
 from corpus.licence import find_licence
 from corpus.parsed import Box
 from corpus.parsers.captions import caption_kind, match_captions
-from corpus.parsers.page_furniture import find_furniture, page_number
+from corpus.parsers.page_furniture import drop_repeated_images, find_furniture, page_number
 from corpus.parsers.page_size import fit_dpi
-from corpus.parsers.pdf_raw import RawBlock, RawLine, RawPage
+from corpus.parsers.pdf_raw import RawBlock, RawImage, RawLine, RawPage
 from corpus.parsers.reading_order import sort_reading_order
 
 TWO_COLUMNS = {
@@ -91,6 +93,17 @@ def test_numbers_that_do_not_grow_with_the_page_are_no_page_numbers() -> None:
         page(n, (60, text), (400, "words")) for n, text in enumerate(["6", "64", "3", "17"], 1)
     ]
     assert not furniture_texts(pages)
+
+
+def test_a_logo_in_the_footer_is_kept_once() -> None:
+    logo = RawImage(Box(30, 780, 80, 795), 50, 15, "logo")
+    photo = RawImage(Box(30, 300, 300, 500), 270, 200, "photo")
+    pages = [replace(page(n), images=(logo, photo)) for n in range(1, 6)]
+    kept, left_out = drop_repeated_images(pages)
+    assert [[image.file for image in p.images] for p in kept] == [["logo", "photo"]] + [
+        ["photo"]
+    ] * 4
+    assert left_out == 4
 
 
 @pytest.mark.parametrize(
