@@ -53,9 +53,7 @@ class IngestConfig(StageConfig):
         affects_output=False,  # the files that they name are in the key
         description="Files, folders or glob patterns to ingest",
     )
-    workspace: Path = setting(
-        Path("workspace"), position=1, affects_output=False, description="Folder of all stages"
-    )
+    workspace: Path = setting(position=1, affects_output=False, description="Folder of all stages")
     include: list[str] = setting(
         default_factory=list,
         position=2,

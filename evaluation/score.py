@@ -63,7 +63,6 @@ class ScoreConfig(StageConfig):
     """Which models on which benchmarks, with how many samples."""
 
     workspace: Path = setting(
-        Path("workspace"),
         position=0,
         description="folder with the published data set and the models",
         affects_output=False,

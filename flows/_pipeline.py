@@ -62,9 +62,7 @@ class PipelineConfig(StageConfig):
         affects_output=False,
         description="Files, folders or glob patterns to ingest",
     )
-    workspace: Path = setting(
-        Path("workspace"), position=1, affects_output=False, description="Folder of all stages"
-    )
+    workspace: Path = setting(position=1, affects_output=False, description="Folder of all stages")
     name: str = setting("dsm", position=2, description="Name of the data set and of the model")
     base_model: str = setting(
         "smollm2-135m-instruct",

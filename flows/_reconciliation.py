@@ -13,9 +13,7 @@ from workspace.config import StageConfig, setting
 class ReconcileConfig(StageConfig):
     """Which workspace's runs to compare with the jobs that exist."""
 
-    workspace: Path = setting(
-        Path("workspace"), position=0, description="Folder of all stages", affects_output=False
-    )
+    workspace: Path = setting(position=0, description="Folder of all stages", affects_output=False)
 
 
 def summarise(findings: Sequence[Finding]) -> Summary:

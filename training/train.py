@@ -59,7 +59,6 @@ class TrainConfig(StageConfig):
     """What to train, how, and where."""
 
     workspace: Path = setting(
-        Path("workspace"),
         position=0,
         description="folder with the published data set",
         affects_output=False,

@@ -25,6 +25,8 @@ DEFAULTS: Final[dict[str, str]] = {
     "OMP_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "PASSIVE",
     "TOKENIZERS_PARALLELISM": "false",
+    # Bars of libraries below us; ours are in workspace.progress.
+    "TQDM_DISABLE": "1",
 }
 
 

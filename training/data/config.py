@@ -14,7 +14,6 @@ class DatasetConfig(StageConfig):
     """What to make rows of, how many, and how to split."""
 
     workspace: Path = setting(
-        Path("workspace"),
         position=0,
         description="folder with the published corpus and graph",
         affects_output=False,

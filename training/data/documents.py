@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset as ds
-
 from training.data.splits import Splits
 from workspace.shards import Row, table_files
 
@@ -130,6 +128,8 @@ _COLUMNS = {
 
 def _select(corpus: Path, table: str, doc_ids: list[str]) -> list[Row]:
     files = [str(path) for path in table_files(corpus, table)]
+    import pyarrow.dataset as ds  # brings pandas: 0.7 s that `--help` need not pay
+
     found = ds.dataset(files, format="parquet").to_table(
         columns=_COLUMNS[table], filter=ds.field("doc_id").isin(doc_ids)
     )
