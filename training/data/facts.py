@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from training.data.legible import legible
 from training.data.rows import Tally
 from training.data.splits import TRAIN, Splits
 from workspace.ids import derive_id
@@ -29,10 +30,6 @@ MIN_TO_JUDGE: Final = 4  # facts of one predicate
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 # "IN" or "tm" could stand in any document; an identifier or a longer word could not.
 _SAYS_SOMETHING = re.compile(r"[^\W\d_]{4}|[^\W\d_]\w*[\d_]|[\d_]\w*[^\W\d_]")
-# A parser that lost the spaces of a cell; few English words are longer.
-_RUN_TOGETHER = re.compile(r"[^\W\d_]{19}")
-# The opposite: "2 , 500" and "DFN - 8" for "2,500" and "DFN-8".
-_TORN = re.compile(r"(?:^|\s)[.,:;-]+(?:\s|$)")
 _FOOTNOTE = re.compile(r"\[\d+\]")
 _LITERAL_RANGE = re.compile(r"\[\s*\d+\s*:\s*\d+\s*\]")
 _TASKS: Final = {
@@ -165,10 +162,8 @@ def _refuse(head: str, predicate: str, answer: str, source: str, texts: list[str
         return "fact_name_too_long"
     if not any(char.isalnum() for char in answer) or _FOOTNOTE.search(answer):
         return "fact_answer_unclear"
-    if _RUN_TOGETHER.search(f"{head} {predicate} {answer}"):
-        return "fact_words_run_together"
-    if any(_TORN.search(text) for text in (head, predicate, answer)):
-        return "fact_words_torn"
+    if not all(legible(text) for text in (head, predicate, answer)):
+        return "fact_illegible"
     if head.count("(") != head.count(")") or head.count("[") != head.count("]"):
         return "fact_name_cut_off"
     if not _LETTERS.search(predicate) or not _SAYS_SOMETHING.search(head):

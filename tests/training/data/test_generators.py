@@ -24,6 +24,7 @@ from training.data.documents import (
 from training.data.generators import cloze, rtl_completion, rtl_structure, tables
 from training.data.generators.generator import Limits
 from training.data.generators.rtl_spans import mutants, spans
+from training.data.legible import legible
 from training.data.rows import Draft, Reject
 
 LIMITS = Limits()
@@ -126,6 +127,29 @@ def test_tables_that_leave_doubt_are_refused(columns: list[Column], reason: str)
     ]
     assert Reject(reason) in found
     assert len(found) == 1 or reason == "tie"
+
+
+def test_rows_of_unlike_units_are_not_compared() -> None:
+    columns = (
+        Column("Rule", "text", "", ("w.1", "w.2", "w.3", "w.4", "a.1", "a.2")),
+        Column("Limit", "number", "", (0.38, 0.4, 0.18, 0.6, 99.0, 77.0)),
+        Column("Unit", "text", "", ("um", "um", "um", "um", "um2", "um2")),
+    )
+    drafts = drafts_of_tables(Table("ab" * 16, "e", 1, "", columns), tries=10)
+    assert len(drafts) > 20
+    assert not any("a.1" in draft.prompt or "a.2" in draft.prompt for draft in drafts)
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("DFN-8", True), ("Direction", True), ("2,500 pieces", True), ("Class A amplifier", True),
+        ("1 or 2", True), ("characterisation", True), ("S ifi ti", False), ("DFN 8 -", False),
+        ("2500 ,", False), ("usequadraticinterpolation", False), ("sg13g2 dlhq 1 _ _", False),
+    ],
+)  # fmt: skip
+def test_legible(text: str, reads: bool) -> None:
+    assert legible(text) == reads
 
 
 PASSAGE = (

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from typing import NamedTuple
 
 from corpus.chunks import count_tokens
 from training.data.documents import Column, Table
 from training.data.generators.queries import Value, View
+from training.data.legible import legible
 from training.data.numbers import format_number
 from training.data.rows import Reject
 
@@ -32,6 +34,7 @@ _NOT_MEASURED = re.compile(
     r"address|addr|offset|code|cause|opcode|encoding|hex|binary|pins?)\b",
     re.IGNORECASE,
 )
+_UNITS = re.compile(r"units?|uom", re.IGNORECASE)
 _WORDY = re.compile(r"[^\W\d_]{2}|^[^\W\d_]$")
 
 
@@ -48,6 +51,7 @@ class Askable(NamedTuple):
 
     key: Column
     others: tuple[Column, ...]
+    units: Column | None  # a column that states each row's unit
 
 
 def askable(table: Table) -> Askable | Reject:
@@ -65,12 +69,15 @@ def askable(table: Table) -> Askable | Reject:
         for column in named
         if column is not key and len(_complete_rows(key, [column])) >= MIN_ROWS
     )
-    return Askable(key, others) if others else Reject("no_value_column")
+    if not others:
+        return Reject("no_value_column")
+    units = next((c for c in named if _UNITS.fullmatch(_label(c)) and c.kind == "text"), None)
+    return Askable(key, others, units)
 
 
 def choose_view(columns: Askable, rng: random.Random, max_tokens: int) -> ShownTable | Reject:
     """A random part of the table within `max_tokens`, or why there is none."""
-    key, others = columns
+    key, others, units = columns
     first = rng.choice(others)
     chosen = [first]
     # Gaps of one column cost rows of all, so others join only while enough rows stay.
@@ -80,9 +87,20 @@ def choose_view(columns: Askable, rng: random.Random, max_tokens: int) -> ShownT
             chosen.append(column)
     chosen.sort(key=others.index)
     indices = _complete_rows(key, chosen)
+    if units is not None:
+        indices = _same_unit(indices, units)
+        if len(indices) < MIN_ROWS:
+            return Reject("mixed_units")
     size = min(len(indices), rng.randint(MIN_ROWS + 1, MAX_ROWS))
     start = rng.randrange(len(indices) - size + 1)
     return _fit([key, *chosen], indices[start : start + size], max_tokens)
+
+
+def _same_unit(indices: list[int], units: Column) -> list[int]:
+    """The rows of the most frequent unit: microns are not compared with square microns."""
+    counts = Counter(units.values[i] for i in indices)
+    best = max(sorted(counts, key=str), key=lambda unit: counts[unit])
+    return [i for i in indices if units.values[i] == best]
 
 
 def _fit(columns: list[Column], indices: list[int], max_tokens: int) -> ShownTable | Reject:
@@ -122,7 +140,7 @@ def _is_key(column: Column) -> bool:
         return False
     folded = [" ".join(text.split()).casefold() for text in texts]
     return len(set(folded)) == len(folded) and all(
-        len(text) <= MAX_KEY_CHARS and any(char.isalnum() for char in text) for text in texts
+        len(text) <= MAX_KEY_CHARS and _has_alnum(text) for text in texts
     )
 
 
@@ -132,7 +150,7 @@ def _is_measured(column: Column) -> bool:
 
 def _is_label(name: str) -> bool:
     label = " ".join(name.split())
-    return 0 < len(label) <= MAX_LABEL_CHARS and bool(_WORDY.search(label))
+    return 0 < len(label) <= MAX_LABEL_CHARS and legible(label) and bool(_WORDY.search(label))
 
 
 def _label(column: Column) -> str:
@@ -150,8 +168,12 @@ def _complete_rows(key: Column, columns: list[Column]) -> list[int]:
 def _usable(cell: float | str | None) -> bool:
     if isinstance(cell, str):
         text = " ".join(cell.split())
-        return 0 < len(text) <= MAX_CELL_CHARS and any(char.isalnum() for char in text)
+        return 0 < len(text) <= MAX_CELL_CHARS and legible(text) and _has_alnum(text)
     return cell is not None
+
+
+def _has_alnum(text: str) -> bool:
+    return any(char.isalnum() for char in text)
 
 
 def _cell(value: float | str | None) -> Value:
