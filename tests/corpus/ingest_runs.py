@@ -16,7 +16,7 @@ def configure(workspace: Path, *sources: Path, **settings: Any) -> ingest.Ingest
     return ingest.IngestConfig(
         sources=[str(source) for source in sources],
         workspace=workspace,
-        **{"workers": 2, "table_detection": "fast", **settings},
+        **{"workers": 1, "table_detection": "fast", **settings},
     )
 
 

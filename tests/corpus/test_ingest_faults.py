@@ -100,7 +100,8 @@ def test_workers_that_cannot_start_stop_the_run(
 def start_ingest(workspace: Path, folder: Path) -> subprocess.Popen[bytes]:
     program = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); "
-        "from ingest_runs import run_ingest; run_ingest(Path(sys.argv[2]), Path(sys.argv[3]))"
+        "from ingest_runs import run_ingest; "
+        "run_ingest(Path(sys.argv[2]), Path(sys.argv[3]), workers=2)"
     )
     arguments = [sys.executable, "-c", program, str(HERE), str(workspace), str(folder)]
     return subprocess.Popen(arguments, start_new_session=True)
