@@ -9,7 +9,7 @@ APT_SLURM := slurmctld slurmd slurm-client munge
 APT_BROWSER := chromium
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-slurm serve test lint types unit lock bench clean
+.PHONY: help setup demo demo-slurm serve test lint types unit lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}'
@@ -44,9 +44,10 @@ unit: setup
 	$(PY) -m pytest
 
 lock: setup ## resolve requirements.lock anew from pyproject.toml (torch stays out of it)
-	.venv/bin/uv pip compile pyproject.toml --all-extras --python-version 3.11 --no-header \
-		--no-annotate --generate-hashes --no-emit-package torch -o requirements.lock
-	@! grep -n '://' requirements.lock
+	.venv/bin/uv pip compile -q pyproject.toml --all-extras --python-version 3.11 --no-header \
+		--no-annotate --generate-hashes -o requirements.lock \
+		--override <(echo "torch; python_version < '0'")
+	@! grep -nE '://|^nvidia' requirements.lock
 
 clean: ## remove what the demo and the tools left (not .venv)
 	rm -rf demo build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -40,7 +40,7 @@ from workspace.stage import Shard, ShardReport, StagePlan
 __all__ = ["STAGE", "VERSION", "GraphConfig", "plan", "process", "publish"]
 
 STAGE: Final = "graph"
-VERSION: Final = "1"
+VERSION: Final = "2"
 # About five minutes of parsing on one core.
 SHARD_ELEMENTS: Final = 20_000
 MAX_SHARDS: Final = 500

@@ -1,16 +1,16 @@
-"""Communities of the graph: Leiden on one thread, split until small enough.
+"""Communities of the graph: Leiden, split until small enough.
 
 Edges in (pairs of node names with a weight), a tree of communities out. The same edges give the
-same communities: nodes and edges are numbered in sorted order, the seed is fixed, and one thread
-runs (two are not reproducible). Level 0 is the coarsest; a community above `max_size` is split by
-a second Leiden on its own edges, one level down, at a finer resolution when it resists.
+same communities: nodes and edges are numbered in sorted order and the seed is fixed. Level 0 is the
+coarsest; a community above `max_size` is split by a second Leiden on its own edges, one level down,
+at a finer resolution when it resists. Nodes that share no edge with any other are in no community.
 
-Nodes that share no edge with any other are in no community.
+The engine is graspologic-native. networkit's ParallelLeiden never ends on some small graphs (a star
+of 60 nodes at resolution 2), and its result differs with two threads.
 """
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -20,6 +20,8 @@ from workspace.ids import derive_id
 Edges = Mapping[tuple[str, str], float]
 MAX_LEVEL: Final = 6
 _RESISTANCE: Final = 4  # how often the resolution is doubled before a group is left whole
+_ITERATIONS: Final = 5  # full cycles, each starting from the result before
+_MAX_SWEEPS: Final = 1000  # local moving ends whatever the weights are
 
 
 class Community(NamedTuple):
@@ -82,47 +84,49 @@ def _splits(
 
 def partition(edges: Edges, *, resolution: float, seed: int) -> list[list[str]]:
     """One Leiden partition: groups of sorted names, in order of their first."""
-    graph, names = build_graph(edges)
-    if not names:
+    if not edges:
         return []
-    networkit = load_networkit()
-    networkit.setSeed(seed, False)
-    leiden = networkit.community.ParallelLeiden(
-        graph, randomize=False, iterations=5, gamma=resolution
+    import graspologic_native
+
+    names, matrix = adjacency(edges)
+    _, membership = graspologic_native.leiden_csr(
+        matrix.indptr.astype("int64"),
+        matrix.indices.astype("int32"),
+        matrix.data,
+        len(names),
+        resolution=resolution,
+        iterations=_ITERATIONS,
+        seed=seed,
+        max_local_moving_iterations=_MAX_SWEEPS,
     )
-    leiden.run()
     groups: dict[int, list[str]] = defaultdict(list)
-    for node, group in enumerate(leiden.getPartition().getVector()):
-        groups[group].append(names[node])
+    for node, name in enumerate(names):
+        groups[membership[node]].append(name)
     return sorted(groups.values())
+
+
+def adjacency(edges: Edges) -> tuple[list[str], Any]:
+    """Node names in order, and their symmetric weights as a `scipy.sparse.csr_array`."""
+    from scipy.sparse import csr_array
+
+    names = sorted({name for pair in edges for name in pair})
+    index = {name: node for node, name in enumerate(names)}
+    ordered = sorted(edges.items())
+    heads = [index[a] for (a, _), _ in ordered]
+    tails = [index[b] for (_, b), _ in ordered]
+    weights = [weight for _, weight in ordered]
+    shape = (len(names), len(names))
+    matrix = csr_array((weights * 2, (heads + tails, tails + heads)), shape=shape, dtype="float64")
+    return names, matrix
 
 
 def pagerank(edges: Edges) -> dict[str, float]:
     """Weighted PageRank of every node that has an edge."""
-    graph, names = build_graph(edges)
-    if not names:
+    if not edges:
         return {}
-    networkit = load_networkit()
-    ranking = networkit.centrality.PageRank(graph, damp=0.85, tol=1e-10)
-    ranking.run()
-    return dict(zip(names, ranking.scores(), strict=True))
+    import networkx
 
-
-def build_graph(edges: Edges) -> tuple[Any, list[str]]:
-    """An undirected weighted networkit graph, and the name of each of its nodes."""
-    networkit = load_networkit()
-    names = sorted({name for pair in edges for name in pair})
-    index = {name: node for node, name in enumerate(names)}
-    graph = networkit.Graph(len(names), weighted=True, directed=False)
-    for (a, b), weight in sorted(edges.items()):
-        graph.addEdge(index[a], index[b], weight)
-    return graph, names
-
-
-@functools.cache
-def load_networkit() -> Any:
-    """networkit, on one thread."""
-    import networkit
-
-    networkit.setNumberOfThreads(1)
-    return networkit
+    names, matrix = adjacency(edges)
+    graph = networkx.from_scipy_sparse_array(matrix)
+    ranks = networkx.pagerank(graph, alpha=0.85, tol=1e-10, max_iter=1000)
+    return {name: float(ranks[node]) for node, name in enumerate(names)}

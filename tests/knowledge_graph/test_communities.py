@@ -8,6 +8,8 @@ import sys
 
 import networkx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from knowledge_graph.communities import find_communities, pagerank
 
@@ -84,3 +86,29 @@ def test_two_processes_with_other_hash_seeds_agree() -> None:
         for seed in ("1", "2")
     }
     assert len(outputs) == 1
+
+
+weighted_edges = st.dictionaries(
+    st.tuples(st.integers(0, 30), st.integers(0, 30))
+    .filter(lambda pair: pair[0] < pair[1])
+    .map(lambda pair: (f"n{pair[0]:02d}", f"n{pair[1]:02d}")),
+    st.floats(1e-6, 1e6),
+    max_size=80,
+)
+
+
+@given(edges=weighted_edges, max_size=st.integers(2, 40), resolution=st.floats(0.05, 8))
+def test_any_graph_is_covered_and_nested(edges: Edges, max_size: int, resolution: float) -> None:
+    found = find_communities(edges, max_size=max_size, resolution=resolution, seed=7)
+    assert found == find_communities(edges, max_size=max_size, resolution=resolution, seed=7)
+    top = [member for item in found if item.level == 0 for member in item.members]
+    assert len(top) == len(set(top))
+    assert set(top) <= {name for pair in edges for name in pair}
+    members = {item.community_id: set(item.members) for item in found}
+    assert all(set(i.members) <= members[i.parent_id] for i in found if i.parent_id)
+
+
+@pytest.mark.parametrize("resolution", [0.5, 1.0, 2.0, 4.0])
+def test_a_star_comes_to_an_end(resolution: float) -> None:
+    star: Edges = {("hub", f"leaf{n:02d}"): 0.31 + 0.001 * n for n in range(60)}
+    find_communities(star, max_size=10, resolution=resolution, seed=7)
