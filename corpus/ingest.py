@@ -162,40 +162,48 @@ def plan(config: IngestConfig) -> StagePlan:
 
 
 def make_shards(sources: list[Source]) -> list[Shard]:
-    """About equal bytes each, in order of doc_id; `units` counts documents."""
+    """About equal bytes each, in order of doc_id; `units` are kilobytes."""
     total = sum(source.bytes for source in sources)
     wanted = max(SHARD_BYTES, -(-total // MAX_SHARDS))
     shards: list[Shard] = []
     items: list[str] = []
-    size = 0
+    size = units = 0
     for source in sources:
         items.append(source.doc_id)
         size += source.bytes
+        units += _kilobytes(source)
         if size >= wanted:
-            shards.append(Shard(len(shards), tuple(items), len(items)))
-            items, size = [], 0
+            shards.append(Shard(len(shards), tuple(items), units))
+            items, size, units = [], 0, 0
     if items:
-        shards.append(Shard(len(shards), tuple(items), len(items)))
+        shards.append(Shard(len(shards), tuple(items), units))
     return shards
+
+
+def _kilobytes(source: Source) -> int:
+    return 1 + (source.bytes >> 10)
 
 
 def process(
     config: IngestConfig, shard: Shard, progress: Callable[[int], None] | None = None
 ) -> ShardReport:
-    """Parse the shard's documents; `progress` is called with the number of documents done."""
+    """Parse the shard's documents; `progress` is called with the kilobytes done."""
     started = time.monotonic()
     units = _units(config)
     units.mkdir(parents=True, exist_ok=True)
-    advance = progress or (lambda documents: None)
+    advance = progress or (lambda kilobytes: None)
     stored = read_plan(_plan_path(config)).sources
     documents = {source.doc_id: source for source in stored.documents}
     wanted = [documents[doc_id] for doc_id in shard.items]
     left = [source for source in wanted if not is_done(units, source)]
-    advance(len(wanted) - len(left))
+    advance(shard.units - sum(map(_kilobytes, left)))
     if left:
         limits = TimeLimits(config.page_timeout_s, config.document_timeout_s)
         with WorkerPool(config.workers, _worker_setup(config, units)) as pool:
-            DocumentScheduler(pool, units, limits, lambda doc_id: advance(1)).run(left)
+            scheduler = DocumentScheduler(
+                pool, units, limits, lambda doc_id: advance(_kilobytes(documents[doc_id]))
+            )
+            scheduler.run(left)
     seconds = time.monotonic() - started
     write_json(_timings(units) / f"{shard.index}-{time.time_ns()}.json", seconds)
     return _report(shard, units, seconds)

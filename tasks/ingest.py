@@ -10,11 +10,11 @@ from workspace.stage import Shard, ShardReport, StageResult
 
 
 def process(config: ingest.IngestConfig, shard: Shard, advance: Advance) -> ShardReport:
-    """Parse a shard's documents, counting each."""
+    """Parse a shard's documents, counting their kilobytes."""
     return ingest.process(config, shard, advance)
 
 
-INGEST = stage_tasks("ingest", ingest, unit="documents", process=process)
+INGEST = stage_tasks("ingest", ingest, unit="kB", process=process)
 
 
 def show_documents(result: StageResult) -> None:
