@@ -323,37 +323,54 @@ def _product_brief(diagram: bytes) -> bytes:
     page.insert_text((50, 40), "Aurora FC1 product brief", fontsize=8)
     page.insert_text((50, 90), "Aurora FC1", fontsize=24)
     page.insert_text((50, 116), "Temperature sensor and fan controller", fontsize=13)
-    _paragraph(page, 140, (
-        "The Aurora FC1 measures its temperature 8 times a second and sets the speed of a "
-        "four-wire fan from it. The host programs two thresholds once and is woken by ALERT only "
-        "when the fan stands still or the board becomes too hot."
-    ))
+    _paragraph(
+        page,
+        140,
+        (
+            "The Aurora FC1 measures its temperature 8 times a second and sets the speed of a "
+            "four-wire fan from it. The host programs two thresholds once and is woken by ALERT only "
+            "when the fan stands still or the board becomes too hot."
+        ),
+    )
     page.insert_text((50, 210), "Timing", fontsize=14)
     page.insert_text((50, 232), "Table 1: Timing", fontsize=10)
     _draw_table(page, 240, TIMING, (260, 160))
     page.insert_text((50, 390), "Block diagram", fontsize=14)
     page.insert_image(pymupdf.Rect(50, 405, 530, 585), stream=diagram)
     page.insert_text((50, 602), "Figure 1: Blocks of the Aurora FC1", fontsize=10)
-    _paragraph(page, 625, (
-        "The thermal resistance from the junction to the air is 121 K/W in the SOIC package. At a "
-        "supply current of 45 µA the chip heats itself by less than 0.02 °C, so the error from "
-        "self-heating can be neglected."
-    ))
+    _paragraph(
+        page,
+        625,
+        (
+            "The thermal resistance from the junction to the air is 121 K/W in the SOIC package. At a "
+            "supply current of 45 µA the chip heats itself by less than 0.02 °C, so the error from "
+            "self-heating can be neglected."
+        ),
+    )
     page.insert_text((290, 820), "1", fontsize=8)
     second = document.new_page(width=595, height=842)
     second.insert_text((50, 40), "Aurora FC1 product brief", fontsize=8)
     second.insert_text((50, 80), "Ordering", fontsize=14)
     second.insert_text((50, 102), "Table 2: Ordering codes", fontsize=10)
-    _draw_table(second, 110, (
-        ("Code", "Package", "Temperature range", "Pieces per reel"),
-        ("AFC1-S8-T", "SOIC-8", "-40 °C to 125 °C", "2,500"),
-        ("AFC1-M8-T", "MSOP-8", "-40 °C to 125 °C", "4,000"),
-        ("AFC1-D8-T", "DFN-8", "-40 °C to 105 °C", "3,000"),
-    ), (110, 90, 150, 110))
-    _paragraph(second, 240, (
-        "The evaluation board EVB-2 carries an AFC1-S8-T and a connector for a fan of up to 1 A. "
-        "Samples are shipped within 5 working days."
-    ))
+    _draw_table(
+        second,
+        110,
+        (
+            ("Code", "Package", "Temperature range", "Pieces per reel"),
+            ("AFC1-S8-T", "SOIC-8", "-40 °C to 125 °C", "2,500"),
+            ("AFC1-M8-T", "MSOP-8", "-40 °C to 125 °C", "4,000"),
+            ("AFC1-D8-T", "DFN-8", "-40 °C to 105 °C", "3,000"),
+        ),
+        (110, 90, 150, 110),
+    )
+    _paragraph(
+        second,
+        240,
+        (
+            "The evaluation board EVB-2 carries an AFC1-S8-T and a connector for a fan of up to 1 A. "
+            "Samples are shipped within 5 working days."
+        ),
+    )
     second.insert_text((290, 820), "2", fontsize=8)
     return bytes(document.tobytes(garbage=4, deflate=True, no_new_id=True))
 
