@@ -101,10 +101,7 @@ def run_stage(
             raise TrainingStoppedError(_stopped(f"stage {folder.stage}", folder))
         job = make_job(attempt, excluded)
         status = _run_attempt(folder, launcher, job, attempt, watch)
-        publish.write_json(
-            job.attempt_dir / OUTCOME_NAME,
-            {**asdict(status), "newest_checkpoint": _newest_step(folder)},
-        )
+        _record_outcome(folder, job, status)
         if status.state is JobState.SUCCEEDED and folder.outcome() is not None:
             continue
         budget = budget.after(_newest_step(folder))
@@ -145,12 +142,24 @@ def _run_attempt(
                 return status
             if watch.should_stop():
                 launcher.cancel(handle, job)
-                watch.observe(follower.progress(launcher.poll(handle, job)))
+                stopped = _poll(launcher, handle, job)
+                watch.observe(follower.progress(stopped))
+                # We stopped it: the next call must not take it for cancelled by somebody else.
+                if stopped.state in TERMINAL:
+                    _record_outcome(folder, job, stopped)
                 raise TrainingStoppedError(_stopped(job.key, folder))
             time.sleep(watch.poll_interval_s)
     except KeyboardInterrupt:
         launcher.cancel(handle, job)
         raise
+
+
+def _record_outcome(folder: StageFolder, job: Job, status: JobStatus) -> None:
+    """The attempt is over: the next one gets a new number."""
+    publish.write_json(
+        job.attempt_dir / OUTCOME_NAME,
+        {**asdict(status), "newest_checkpoint": _newest_step(folder)},
+    )
 
 
 def _poll(launcher: Launcher, handle: JobHandle, job: Job) -> JobStatus:

@@ -176,6 +176,27 @@ def test_a_stop_request_cancels_the_job(folder: StageFolder) -> None:
     assert launcher.cancelled == ["dsm-r-sft-1"]
 
 
+def test_a_job_stopped_while_it_waits_goes_on_at_the_next_call(folder: StageFolder) -> None:
+    def waits(launcher: ScriptedLauncher, job: Job) -> JobStatus:
+        return JobStatus(JobState.CANCELLED if launcher.cancelled else JobState.PENDING)
+
+    launcher = ScriptedLauncher(folder, [waits, succeeds])
+    with pytest.raises(TrainingStoppedError, match="stopped on request"):
+        run(folder, launcher, should_stop=lambda: bool(launcher.jobs))
+    assert run(folder, launcher).attempt == 2
+
+
+def test_a_silent_scheduler_does_not_hide_a_stop(folder: StageFolder) -> None:
+    launcher = ScriptedLauncher(folder, [ends(JobState.RUNNING)])
+
+    def stop() -> bool:
+        launcher.silent_polls = 1
+        return bool(launcher.jobs)
+
+    with pytest.raises(TrainingStoppedError, match="stopped on request"):
+        run(folder, launcher, should_stop=stop)
+
+
 def test_a_stop_request_between_attempts_starts_no_job(folder: StageFolder) -> None:
     launcher = ScriptedLauncher(folder, [])
     with pytest.raises(TrainingStoppedError):
