@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
 from pathlib import Path
@@ -43,7 +44,9 @@ def test_cancelling_the_flow_run_ends_the_job(
     from workspace.paths import Workspace
 
     values = settings(tiny, tmp_path, tiny_base, steps=8_000)
-    canceller = threading.Thread(target=cancel_when_training, args=(tmp_path,))
+    # A thread starts without the context that holds the tests' Prefect settings.
+    here = contextvars.copy_context()
+    canceller = threading.Thread(target=here.run, args=(cancel_when_training, tmp_path))
     canceller.start()
     state = train(values, return_state=True)
     canceller.join()
