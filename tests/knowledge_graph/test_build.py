@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SAMPLE, text, write_corpus
 from pydantic import ValidationError
+from sample_corpus import SAMPLE, text, write_corpus
 
 from knowledge_graph import build
 from knowledge_graph.build import GraphConfig, plan, process, publish

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import networkx
 import pytest
-from conftest import SAMPLE, table, text, write_corpus
+from sample_corpus import SAMPLE, table, text, write_corpus
 
 from knowledge_graph.build import GraphConfig, plan, process, publish
 from knowledge_graph.explorer import embed_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import SAMPLE
+from sample_corpus import SAMPLE
 
 from knowledge_graph.extractors.rtl import extract_module
 
