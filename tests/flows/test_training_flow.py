@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import json
 import threading
 import time
 from pathlib import Path
@@ -39,7 +40,7 @@ def test_cancelling_the_flow_run_ends_the_job(
     tiny: ModuleType, tiny_base: Path, tmp_path: Path
 ) -> None:
     from flows.train import train
-    from training.cluster.job import TERMINAL
+    from training.cluster.job import TERMINAL, JobState
     from training.cluster.reconcile import reconcile
     from workspace.paths import Workspace
 
@@ -52,8 +53,9 @@ def test_cancelling_the_flow_run_ends_the_job(
     canceller.join()
     assert state.is_cancelled()
     assert "newest checkpoint: step" in state.message
-    (finding,) = reconcile(Workspace(tmp_path))
-    assert finding.state in TERMINAL
+    (outcome,) = tmp_path.glob("runs/*/sft/attempts/1/outcome.json")
+    assert JobState(json.loads(outcome.read_text())["state"]) in TERMINAL
+    assert reconcile(Workspace(tmp_path)) == [], "nothing is left to mend"
 
 
 def cancel_when_training(workspace: Path) -> None:
