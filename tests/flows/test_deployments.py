@@ -82,4 +82,5 @@ def test_every_shipped_configuration_loads(path: Path) -> None:
     from flows._pipeline import PipelineConfig
     from workspace.config import read_yaml
 
-    PipelineConfig.parse({"sources": ["x"], **read_yaml(path)}, origin=path.name)
+    given = {"sources": ["x"], "workspace": "W", **read_yaml(path)}
+    PipelineConfig.parse(given, origin=path.name)
