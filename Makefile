@@ -9,7 +9,7 @@ APT_SLURM := slurmctld slurmd slurm-client munge
 APT_BROWSER := chromium
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-slurm serve test lint types unit lock clean
+.PHONY: help setup demo demo-slurm serve test lint types unit bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}'
@@ -42,6 +42,10 @@ types: setup
 
 unit: setup
 	$(PY) -m pytest
+
+bench: setup ## the short form of every benchmark; figures go to benchmarks/results
+	@deploy/setup apt $(APT_TOOLS)
+	@$(PY) -m benchmarks.run_all
 
 lock: setup ## resolve requirements.lock anew from pyproject.toml (torch stays out of it)
 	.venv/bin/uv pip compile -q pyproject.toml --all-extras --python-version 3.11 --no-header \

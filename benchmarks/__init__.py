@@ -1,0 +1,1 @@
+"""Measurements of what the project claims: `python -m benchmarks.<area>.<name> [--short]`."""
