@@ -50,9 +50,9 @@ let items = []; // what the list and the picture show: {kind, n}
 let chosen = -1;
 
 const hashOf = (place) => (place.kind === "all" ? "#" : `#${place.kind}=${place.n}`);
-function go(place) {
-  if (hashOf(place) === (location.hash || "#")) show(place);
-  else location.hash = hashOf(place);
+function go(place) { // shown at once: the next key may come before the hashchange event does
+  location.hash = hashOf(place);
+  show(place);
 }
 function fromHash() {
   const match = /^#(community|entity)=(\d+)$/.exec(location.hash);
@@ -378,7 +378,9 @@ document.addEventListener("keydown", (event) => {
     go(items[chosen]); $("list").focus(); event.preventDefault();
   }
 });
-window.addEventListener("hashchange", fromHash);
+window.addEventListener("hashchange", () => {
+  if (hashOf(view) !== (location.hash || "#")) fromHash();
+});
 window.addEventListener("resize", () => { if (!$("search").value) show(view); });
 const shownEntities = data.entities.length;
 const shownRelations = data.entities.reduce((sum, entity) => sum + entity.facts.length, data.relations.length);

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ FLAGS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 PATIENCE_MS = 180_000
+RELOAD_MS = 15_000
+SHOWS = "text => new RegExp(text).test(document.body.innerText)"
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +107,8 @@ def test_a_run_from_the_form_completes_and_shows_its_artifacts(
 
     page.get_by_text("Completed", exact=True).first.wait_for()
     assert (tmp_path / "W" / "corpus" / "manifest.json").exists()
-    page.get_by_text(re.compile(r"ingest: \d+ kB in")).first.wait_for()  # a library's line, shipped
+    run = page.url
+    _sees(page, run, r"ingest: \d+ kB in")  # a library's line, shipped
     page.get_by_text("Artifacts", exact=True).last.click()
     shown = {key: _address(page, key) for key in ("report", "files", "counts", "progress")}
     sheet = _address(page, "contact-sheet")
@@ -138,6 +142,19 @@ def _address(page: Page, key: str) -> str:
 
 
 def _sees(page: Page, address: str, pattern: str) -> None:
-    """Waits until the page at `address` shows a text like `pattern`."""
-    page.goto(address)
-    page.wait_for_function("text => new RegExp(text).test(document.body.innerText)", arg=pattern)
+    """Waits until the page at `address` shows a text like `pattern`.
+
+    Loaded anew now and then: the UI stops asking for logs when a run ends, and the last lines may
+    reach the server after that.
+    """
+    from playwright.sync_api import TimeoutError as NotShownError
+
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while True:
+        page.goto(address)
+        try:
+            page.wait_for_function(SHOWS, arg=pattern, timeout=RELOAD_MS)
+            return
+        except NotShownError:
+            if time.monotonic() > deadline:
+                raise

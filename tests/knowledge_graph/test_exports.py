@@ -112,5 +112,11 @@ def test_walk_through_the_page_by_keyboard(tmp_path: Path) -> None:
         page.keyboard.press("Escape")
         expect(panel.locator("h2")).to_have_text("What these documents are about")
         assert page.title() == "Knowledge graph"
+        page.go_back()
+        expect(panel.locator("h2")).not_to_have_text("What these documents are about")
+        page.go_forward()
+        expect(panel.locator("h2")).to_have_text("What these documents are about")
+        page.reload()
+        expect(panel.locator("h2")).to_have_text("What these documents are about")
         assert errors == []
         browser.close()
