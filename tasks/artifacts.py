@@ -36,10 +36,13 @@ def key(stage: str, kind: str) -> str:
 
 
 @contextmanager
-def progress(stage: str, total: int, unit: str) -> Iterator[Advance]:
-    """Count `total` units of `stage`: on the run's page, and in the terminal or the log."""
+def progress(stage: str, total: int, unit: str, *, lines: bool = True) -> Iterator[Advance]:
+    """Count `total` units of `stage`: on the run's page, and in the terminal or the log.
+
+    Without `lines` the log is left to the caller.
+    """
     shown = ProgressArtifact(stage, total, unit)
-    with for_stream()(stage, total, unit) as advance:
+    with for_stream(lines=lines)(stage, total, unit) as advance:
 
         def both(n: int) -> None:
             advance(n)

@@ -155,7 +155,7 @@ class TrainingDisplay:
         self._stack.close()
         self._stage, self._shown = stage, 0
         self._advance = self._stack.enter_context(
-            artifacts.progress(f"train-{stage}", total, "steps")
+            artifacts.progress(f"train-{stage}", total, "steps", lines=False)  # `_say` has the loss
         )
 
     def _say(self, progress: TrainProgress) -> None:

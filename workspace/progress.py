@@ -77,9 +77,11 @@ def bar(label: str, total: int, unit: str) -> Iterator[Advance]:
         yield lambda n: shown.advance(task, n)
 
 
-def for_stream() -> Progress:
-    """`bar` when stderr is a terminal, else `log_lines`."""
-    return bar if sys.stderr.isatty() else log_lines
+def for_stream(*, lines: bool = True) -> Progress:
+    """`bar` when stderr is a terminal, else `log_lines`, or nothing for who logs lines itself."""
+    if sys.stderr.isatty():
+        return bar
+    return log_lines if lines else quiet
 
 
 def describe(label: str, done: int, total: int, unit: str, elapsed_s: float) -> str:
