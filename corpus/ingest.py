@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -29,6 +29,7 @@ from corpus.parse_documents import DocumentScheduler, TimeLimits
 from corpus.parsed import ParseOptions
 from corpus.plan_file import IngestPlan, read_plan, write_plan
 from corpus.sources import Source, find_sources
+from corpus.timings import TimingLog, read_logs
 from corpus.units import is_done, read_unit, unit_rows
 from corpus.worker_pool import WorkerPool
 from workspace.config import StageConfig, hash_json, setting
@@ -199,11 +200,14 @@ def process(
     advance(shard.units - sum(map(_kilobytes, left)))
     if left:
         limits = TimeLimits(config.page_timeout_s, config.document_timeout_s)
-        with WorkerPool(config.workers, _worker_setup(config, units)) as pool:
-            scheduler = DocumentScheduler(
-                pool, units, limits, lambda doc_id: advance(_kilobytes(documents[doc_id]))
-            )
-            scheduler.run(left)
+        setup = _worker_setup(config, units)
+        with TimingLog(_timings(units)) as log, WorkerPool(config.workers, setup) as pool:
+
+            def finish(doc_id: str, cpu_s: Mapping[str, float]) -> None:
+                log.add(doc_id, cpu_s)
+                advance(_kilobytes(documents[doc_id]))
+
+            DocumentScheduler(pool, units, limits, finish).run(left)
     seconds = time.monotonic() - started
     write_json(_timings(units) / f"{shard.index}-{time.time_ns()}.json", seconds)
     return _report(shard, units, seconds)
@@ -242,6 +246,7 @@ def publish(config: IngestConfig, plan: StagePlan) -> Manifest:
         fingerprint=config.fingerprint(),
         generation=_generation(config),
         seconds=sum(float(path.read_text()) for path in _timings(_units(config)).glob("*.json")),
+        cpu_s=read_logs(_timings(_units(config))),
     )
 
 
@@ -256,7 +261,7 @@ def _units(config: IngestConfig) -> Path:
 
 
 def _timings(units: Path) -> Path:
-    """One file for each call of `process`, since several may have been needed."""
+    """Seconds and timing log of each call of `process`, since several may have been needed."""
     return units.with_name(f"seconds-{units.name}")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -45,17 +45,21 @@ class _Progress:
     lost: dict[int, tuple[str, str]] = field(default_factory=dict)
     attempts: Counter[tuple[str, int]] = field(default_factory=Counter)
     kills: int = 0
+    cpu_s: Counter[str] = field(default_factory=Counter)  # by step, all tasks
 
 
 class DocumentScheduler:
-    """Feeds one pool with the tasks of many documents."""
+    """Feeds one pool with the tasks of many documents.
+
+    `on_document` is called at each one's end, with its CPU seconds by step.
+    """
 
     def __init__(
         self,
         pool: WorkerPool,
         units: Path,
         limits: TimeLimits,
-        on_document: Callable[[str], None],
+        on_document: Callable[[str, Mapping[str, float]], None],
     ) -> None:
         self._pool = pool
         self._units = units
@@ -88,6 +92,7 @@ class DocumentScheduler:
 
     def _handle(self, progress: _Progress, outcome: Outcome) -> None:
         kind = outcome.task.message["kind"]
+        progress.cpu_s.update(outcome.cpu_s)
         if kind == "pages":
             progress.running -= 1
         if outcome.unreadable is not None:
@@ -164,7 +169,7 @@ class DocumentScheduler:
 
     def _close(self, progress: _Progress) -> None:
         del self._open[progress.source.doc_id]
-        self._on_document(progress.source.doc_id)
+        self._on_document(progress.source.doc_id, progress.cpu_s)
 
 
 def page_ranges(pages: list[int]) -> Iterator[tuple[int, int]]:

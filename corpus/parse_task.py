@@ -28,6 +28,7 @@ from corpus.parsers.pdf_spool import PdfSpool
 from corpus.parsers.registry import PAGED, find_parser
 from corpus.rows import build_rows
 from corpus.sniff import sniff
+from corpus.step_clock import CLOCK
 from corpus.units import PageImage, quarantine_row, write_unit
 from workspace.shards import Row
 
@@ -69,7 +70,8 @@ def open_document(context: TaskContext, job: Job) -> dict[str, Any]:
         spool = PdfSpool(context.spool / job.doc_id)
         outline = pdf.read_outline(job.path, spool, context.options)
         return {"pages": outline.n_pages, "missing": spool.missing(outline.n_pages)}
-    parsed = find_parser(format_name)(job.path, context.options)
+    with CLOCK.measure("parse"):
+        parsed = find_parser(format_name)(job.path, context.options)
     images = {page.page: page.image_png for page in parsed.pages}
     return {"rows": _finish(context, job, parsed, images.get)}
 
@@ -90,7 +92,8 @@ def join_document(
     spool = PdfSpool(folder)
     for page, (reason, detail) in sorted(lost.items()):
         spool.put_page(pdf.lost_page(page, reason, detail))
-    parsed = pdf.join_pages(spool)
+    with CLOCK.measure("structure"):
+        parsed = pdf.join_pages(spool)
     counts = _finish(context, job, parsed, spool.get_page_png)
     shutil.rmtree(folder, ignore_errors=True)
     return {"rows": counts}
@@ -102,8 +105,10 @@ def _finish(
     parsed = _with_language_and_licence(parsed)
     rows = build_rows(job.doc_id, parsed, size_bytes=job.bytes)
     faults = list(parsed.faults)
-    rows.summaries = _derive(faults, "summarise", lambda: summaries.summarise(rows))
-    rows.chunks = _derive(faults, "chunk", lambda: chunks.chunk(rows, context.chunk_tokens))
+    with CLOCK.measure("summaries"):
+        rows.summaries = _derive(faults, "summarise", lambda: summaries.summarise(rows))
+    with CLOCK.measure("chunks"):
+        rows.chunks = _derive(faults, "chunk", lambda: chunks.chunk(rows, context.chunk_tokens))
     if faults:
         rows.document["status"] = "partial"
     quarantine: list[Row] = [
@@ -118,7 +123,8 @@ def _finish(
         )
         for fault in faults
     ]
-    return write_unit(context.units, rows, job.suffix, quarantine, page_image).rows
+    with CLOCK.measure("write"):
+        return write_unit(context.units, rows, job.suffix, quarantine, page_image).rows
 
 
 def _derive(faults: list[Fault], stage: str, derive: Callable[[], list[Row]]) -> list[Row]:

@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from corpus import report
+from corpus import report, timings
 from corpus.plan_file import IngestPlan
 from corpus.schema import TABLES_BY_NAME
 from corpus.sources import Source, SourceList
@@ -72,8 +72,13 @@ def publish(
     fingerprint: str,
     generation: str,
     seconds: float,
+    cpu_s: Mapping[str, timings.CpuSeconds],
 ) -> Manifest:
-    """Write the tables, the report and the manifest, then drop what they replace."""
+    """Write the tables, the report and the manifest, then drop what they replace.
+
+    `cpu_s` holds the CPU seconds of each document that was parsed for it; the note of that name
+    is their sum.
+    """
     folder = plan.directory
     merge = _Merge(folder, plan, ingested, units)
     merge.run()
@@ -100,19 +105,31 @@ def publish(
             "hidden_left_out": sources.hidden,
             "excluded": sources.excluded,
             "reused_documents": len(ingested.reused),
+            "cpu_s": timings.sum_steps(cpu_s.values()),
         },
         seconds=seconds,
         created=now(),
         files=merge.files,
     )
     shown = report.write(folder, manifest, prefix=f"report-{plan.key[:8]}")
-    entries = [describe_file(folder, path) for path in shown]
+    timed = _write_timings(folder, plan.key, ingested, cpu_s)
+    entries = [describe_file(folder, path) for path in (*shown, timed)]
     manifest = manifest.model_copy(update={"files": [*manifest.files, *entries]})
     write_manifest(folder, manifest)
     remove_unlisted(folder, manifest)
     report.remove_old(folder, shown)
+    timings.remove_old(folder, timed)
     shutil.rmtree(folder / ".work", ignore_errors=True)
     return manifest
+
+
+def _write_timings(
+    folder: Path, key: str, ingested: IngestPlan, cpu_s: Mapping[str, timings.CpuSeconds]
+) -> Path:
+    old = read_manifest(folder)
+    known = {**(timings.read(folder, old) if old else {}), **cpu_s}
+    wanted = {source.doc_id for source in ingested.sources.documents}
+    return timings.write(folder, key, {doc: known[doc] for doc in wanted & known.keys()})
 
 
 class _Merge:

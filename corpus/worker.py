@@ -5,8 +5,9 @@ with; what libraries print goes to stderr. The first line holds the context. Mes
 pickles: a document that takes over a child must not reach the parent through them.
 
 Answers: {"ready": true} once, then for each task {"page": n} after each page, and {"done": {...}},
-{"unreadable": {...}} or {"error": {...}}; each carries the resident memory in MB. Memory is limited
-by an rlimit; a task that hangs is killed from outside.
+{"unreadable": {...}} or {"error": {...}}; each carries the resident memory in MB, and the last one
+the CPU seconds of the task by step (`corpus.step_clock`). Memory is limited by an rlimit; a task
+that hangs is killed from outside.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from corpus.parsed import ParseOptions, Unreadable
+from corpus.step_clock import CLOCK
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -58,8 +60,15 @@ def main() -> int:
 
 
 def _perform(context: Any, task: dict[str, Any], send: Send) -> None:
+    CLOCK.restart()
+    answer = _attempt(context, task, lambda page: send({"page": page}))
+    send({**answer, "cpu_s": CLOCK.read()})
+
+
+def _attempt(context: Any, task: dict[str, Any], on_page: Callable[[int], None]) -> dict[str, Any]:
+    """The answer to a task: done, unreadable or error."""
     try:
-        send({"done": _run(context, task, lambda page: send({"page": page}))})
+        return {"done": _run(context, task, on_page)}
     except Unreadable as error:
         fields = {
             "stage": error.stage,
@@ -67,14 +76,14 @@ def _perform(context: Any, task: dict[str, Any], send: Send) -> None:
             "detail": error.detail,
             "retry": error.retry,
         }
-        send({"unreadable": fields})
+        return {"unreadable": fields}
     except MemoryError:
-        send({"error": {"reason": "out_of_memory", "detail": "the memory limit was reached"}})
+        return {"error": {"reason": "out_of_memory", "detail": "the memory limit was reached"}}
     except Exception as error:  # a library's fault; the parent records it for this document alone
         traceback.print_exc()
         from corpus.parse_task import describe_error
 
-        send({"error": {"reason": "parser_error", "detail": describe_error(error)}})
+        return {"error": {"reason": "parser_error", "detail": describe_error(error)}}
 
 
 def _run(context: Any, task: dict[str, Any], on_page: Callable[[int], None]) -> dict[str, Any]:

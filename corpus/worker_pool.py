@@ -22,12 +22,13 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from corpus.step_clock import LOST
 from workspace.errors import DsmError
 
 # A loaded machine stretches wall time; CPU time tells a hang from a queue.
@@ -69,6 +70,7 @@ class Outcome:
     unreadable: dict[str, Any] | None = None
     failure: str = ""  # timeout | crash | out_of_memory | parser_error
     detail: str = ""
+    cpu_s: Mapping[str, float] = field(default_factory=dict)  # by step (`corpus.step_clock`)
 
 
 @dataclass
@@ -81,6 +83,7 @@ class _Child:
     pages: list[int] = field(default_factory=list)
     pages_served: int = 0
     rss_mb: int = 0
+    task_cpu_start: float = 0.0
     cpu_start: float = 0.0
     wall_start: float = 0.0
 
@@ -151,7 +154,7 @@ class WorkerPool:
     def _send(self, child: _Child, task: Task) -> None:
         child.task = task
         child.pages = []
-        child.cpu_start = _cpu_seconds(child.process.pid)
+        child.task_cpu_start = child.cpu_start = _cpu_seconds(child.process.pid)
         child.wall_start = time.monotonic()
         self._write(child, task.message)
 
@@ -192,10 +195,15 @@ class WorkerPool:
         pages = tuple(child.pages)
         failed = message.get("error")
         if failed:
-            yield Outcome(task, pages, failure=failed["reason"], detail=failed["detail"])
+            reason, detail = failed["reason"], failed["detail"]
+            yield Outcome(task, pages, failure=reason, detail=detail, cpu_s=message["cpu_s"])
         else:
             yield Outcome(
-                task, pages, done=message.get("done"), unreadable=message.get("unreadable")
+                task,
+                pages,
+                done=message.get("done"),
+                unreadable=message.get("unreadable"),
+                cpu_s=message["cpu_s"],
             )
         if failed or self._is_worn(child):
             self._stop(child)
@@ -208,6 +216,7 @@ class WorkerPool:
 
     def _bury(self, child: _Child) -> Iterator[Outcome]:
         """The child closed its stdout: it is dead or dying."""
+        lost = _lost_seconds(child)
         code = child.process.wait()
         tail = _tail(child.stderr)
         task, pages = child.task, tuple(child.pages)
@@ -218,7 +227,7 @@ class WorkerPool:
             raise WorkerStartError(f"a parser process cannot start (code {code}): {tail}")
         if task is not None:
             reason, detail = _describe_death(code, tail)
-            yield Outcome(task, pages, failure=reason, detail=detail)
+            yield Outcome(task, pages, failure=reason, detail=detail, cpu_s=lost)
 
     def _kill_overdue(self) -> Iterator[Outcome]:
         for child in list(self._children):
@@ -229,10 +238,10 @@ class WorkerPool:
             limit = child.task.cpu_limit_s
             if cpu <= limit and wall <= WALL_FACTOR * limit:
                 continue
-            task, pages = child.task, tuple(child.pages)
+            task, pages, lost = child.task, tuple(child.pages), _lost_seconds(child)
             self._stop(child)
             detail = f"killed after {cpu:.0f} CPU seconds, {wall:.0f} s in all (limit {limit:g})"
-            yield Outcome(task, pages, failure="timeout", detail=detail)
+            yield Outcome(task, pages, failure="timeout", detail=detail, cpu_s=lost)
 
     def _stop(self, child: _Child) -> None:
         """Kill the child with all that it started, and forget it."""
@@ -287,6 +296,11 @@ def _descendants(pid: int) -> list[int]:
         return []
     children = [int(child) for child in listed.split()]
     return [*children, *(deeper for child in children for deeper in _descendants(child))]
+
+
+def _lost_seconds(child: _Child) -> dict[str, float]:
+    """What a child that cannot answer any more spent on its task; ask before it is reaped."""
+    return {LOST: max(0.0, _cpu_seconds(child.process.pid) - child.task_cpu_start)}
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -27,6 +27,7 @@ from corpus.parsers.pdf_raw import (
     RawOutline,
     RawPage,
 )
+from corpus.step_clock import CLOCK
 
 MIN_PIXELS: Final = 16
 WHOLE_PAGE: Final = 0.85
@@ -63,10 +64,13 @@ class PdfiumDocument:
         try:
             width, height = loaded.get_size()
             place = _Placement(loaded, width, height)
-            lines = _Lines(loaded, place).read()
-            png, dpi = self._render(loaded, width, height)
+            with CLOCK.measure("text"):
+                lines = _Lines(loaded, place).read()
+            with CLOCK.measure("render"):
+                png, dpi = self._render(loaded, width, height)
             files.put_page_png(page, png)
-            pictures, n_tiny, flags = self._pictures(loaded, place, files)
+            with CLOCK.measure("images"):
+                pictures, n_tiny, flags = self._pictures(loaded, place, files)
             if dpi < self._options.page_dpi:
                 flags.append("low_resolution")
             return RawPage(

@@ -28,6 +28,7 @@ from corpus.parsers.pdf_raw import (
     RawOutline,
     RawPage,
 )
+from corpus.step_clock import CLOCK
 
 _MONO: Final = re.compile(r"mono|courier|consol|typewriter|cmtt|menlo|inconsol|fixed", re.I)
 _BOLD: Final = re.compile(r"bold|black|heavy|semibold|demi|cmbx|-bd", re.I)
@@ -82,13 +83,17 @@ class PymupdfDocument:
         loaded = self._document.load_page(page - 1)
         rotation = int(loaded.rotation)
         shown = loaded.rect
-        blocks = _read_blocks(self._pymupdf, loaded)
-        png, dpi, flags = self._render(loaded)
+        with CLOCK.measure("text"):
+            blocks = _read_blocks(self._pymupdf, loaded)
+        with CLOCK.measure("render"):
+            png, dpi, flags = self._render(loaded)
         files.put_page_png(page, png)
         drawings = loaded.get_cdrawings()
-        found = self._images.read(loaded, blocks, drawings, files)
+        with CLOCK.measure("images"):
+            found = self._images.read(loaded, blocks, drawings, files)
         # Last: on a rotated page it rewrites the content that the others read.
-        found_tables = self._find_tables(loaded, blocks, drawings)
+        with CLOCK.measure("tables"):
+            found_tables = self._find_tables(loaded, blocks, drawings)
         flags += [*found.flags, *found_tables.flags]
         if len(drawings) > MAX_DRAWINGS:
             flags.append("many_drawings")
