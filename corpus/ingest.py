@@ -39,7 +39,7 @@ from workspace.publish import sweep_temporary, write_json
 from workspace.stage import Shard, ShardReport, StagePlan
 
 STAGE: Final = "corpus"
-VERSION: Final = "1"
+VERSION: Final = "2"
 SHARD_BYTES: Final = 32 << 20
 MAX_SHARDS: Final = 500
 

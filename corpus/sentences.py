@@ -1,4 +1,5 @@
-"""Sentences of a text, with their places in it. English punctuation rules, no model.
+"""Sentences of a text, with their places in it. Punctuation rules, no model; abbreviations are
+English, Chinese and Japanese full stops are known.
 
 A full stop ends a sentence when a space and a capital, digit or quote follow, unless the word
 before it is an abbreviation, an initial or a number of a list.
@@ -10,7 +11,9 @@ import re
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-_END: Final = re.compile(r"[.!?][\"'”’)\]]*(?=\s+[\"'“‘(\[]?[A-Z0-9])|\n\s*\n")
+_END: Final = re.compile(
+    r"[.!?][\"'”’)\]]*(?=\s+[\"'“‘(\[]?[A-ZÀ-ÖØ-ÞΑ-ΩА-Я0-9])|[。！？][\"”’」』）]*|\n\s*\n"
+)
 _ABBREVIATION: Final = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|resp|no|nos|fig|figs|eq|eqs|sec|sect|ch|ref|refs|tab|vol|"
     r"pp|p|ed|eds|dr|mr|mrs|ms|prof|inc|ltd|co|corp|st|dept|est|max|min|typ|nom|temp|rev|ver|"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from corpus.rows import DocumentRows, build_rows
 from corpus.schema import SUMMARIES
 from corpus.sentences import split_sentences
 from corpus.summaries import DOCUMENT_SENTENCES, summarise
+from workspace.shards import Row
 
 PAGE = ParsedPage(1, 0, 0, "")
 
@@ -141,3 +143,88 @@ def test_each_of_many_sections_is_summarised_and_the_document_stays_short() -> N
     summaries = summarise(rows(*sections))
     assert [row["level"] for row in summaries] == ["document"] + ["section"] * 400
     assert len(summaries[0]["text"].split("\n")) == DOCUMENT_SENTENCES
+
+
+def document_summary(*elements: ParsedElement) -> Row:
+    return next(row for row in summarise(rows(*elements)) if row["level"] == "document")
+
+
+def test_the_authors_own_abstract_is_the_summary_of_the_document() -> None:
+    row = document_summary(
+        ParsedElement("Title", "1. Introduction", level=1),
+        prose(FAN),
+        ParsedElement("Title", "Abstract", level=1),
+        prose("We measure fans. Fans are quieter when driven by pulses of a high frequency. "
+              "The controller of this paper saves a third of the power of older ones."),
+        ParsedElement("Title", "References", level=1),
+        prose("Fans and more fans are described by the authors of the earlier paper."),
+    )  # fmt: skip
+    assert row["method"] == "abstract"
+    assert row["text"].split("\n") == [
+        "Fans are quieter when driven by pulses of a high frequency.",
+        "The controller of this paper saves a third of the power of older ones.",
+    ]
+
+
+NOTICE = (
+    "No part of this manual may be copied without written permission of the publisher. "
+    "The publisher gives no warranty of any kind for the contents of this manual. "
+)
+
+
+@pytest.mark.parametrize(
+    "debris",
+    [
+        NOTICE,
+        "Copyright 2026 by the makers of the fan controller and the fan speed board.",
+        "Fan speed control of the fan controller . . . . . . . . . . . . . . 12.",
+        "Figure 3: The fan speed and the temperature of the fan controller board.",
+        "and the fan speed of the fan controller is set by the temperature of the board.",
+        "The fan speed of the fan controller and the temperature (of the board.",
+        "FAN CONTROLLER SPEED AND TEMPERATURE OF THE FAN BOARD AND ALARM.",
+        "speed = temperature of the fan controller = 3 = board fan speed.",
+        "The fan controller \ufffd\ufffd reports fan speed and the temperature board.",
+    ],
+)
+def test_no_notice_caption_heading_or_cut_sentence_is_in_a_summary(debris: str) -> None:
+    row = document_summary(prose(debris), ParsedElement("Title", "Fan", level=1), prose(FAN))
+    assert {*row["text"].split("\n")} <= {s.text for s in split_sentences(FAN)}
+
+
+def test_references_and_notices_are_left_out_of_the_document() -> None:
+    sections = ("References", "Legal notices", "9 Acknowledgements", "A.1 Revision history")
+    late = "The fan controller sets the fan speed by the temperature of the board alone. "
+    row = document_summary(
+        *(e for name in sections for e in (ParsedElement("Title", name, level=1), prose(FAN))),
+        ParsedElement("Title", "2 Function", level=1),
+        prose(late + "A second part of the board keeps count of the turns of each fan."),
+    )
+    assert row["text"].split("\n")[0] == late.strip()
+    assert "parrots" not in row["text"] and len(row["text"].split("\n")) == 2
+
+
+def test_list_numbers_and_bullets_are_no_part_of_a_sentence() -> None:
+    row = document_summary(
+        prose("2. The fan controller sets the fan speed by the temperature of the board."),
+        prose("• The board reports a stalled fan to the host by way of an interrupt."),
+    )
+    assert [line[:4] for line in row["text"].split("\n")] == ["The ", "The "]
+
+
+def test_slides_without_sentences_give_their_longer_lines() -> None:
+    lines = ["All fans contain the same basic resources", "Fan speed is set by the temperature",
+             "Alarm lines report a stalled fan"]  # fmt: skip
+    assert document_summary(*map(prose, lines))["text"].split("\n") == lines
+
+
+def test_chinese_sentences_end_at_their_own_full_stop() -> None:
+    text = "本文介绍全开源的蜂鸟处理器核以及配套开源系统。本系统的总线地址分配如下表所示。"
+    assert [sentence.text for sentence in split_sentences(text)] == [
+        "本文介绍全开源的蜂鸟处理器核以及配套开源系统。",
+        "本系统的总线地址分配如下表所示。",
+    ]
+
+
+def test_a_picture_that_nobody_named_has_no_summary() -> None:
+    image = ParsedElement("Image", "", image=ParsedImage(b"x", 1, 1, "Content Placeholder 6"))
+    assert [row["level"] for row in summarise(rows(image))] == []
