@@ -17,10 +17,10 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import field_validator
 
@@ -28,9 +28,9 @@ from corpus import publish_corpus
 from corpus.parse_documents import DocumentScheduler, TimeLimits
 from corpus.parsed import ParseOptions
 from corpus.plan_file import IngestPlan, read_plan, write_plan
-from corpus.sources import Source, find_sources
+from corpus.sources import Source, SourceList, find_sources
 from corpus.timings import TimingLog, read_logs
-from corpus.units import is_done, read_unit, unit_rows
+from corpus.units import Unit, find_units
 from corpus.worker_pool import WorkerPool
 from workspace.config import StageConfig, hash_json, setting
 from workspace.manifest import Manifest, find_published, stage_key
@@ -119,6 +119,14 @@ class IngestConfig(StageConfig):
         4096, position=13, ge=1024, le=131072, description="Address space of a parser process"
     )
 
+    cluster: str = setting(
+        "local",
+        position=30,
+        affects_output=False,
+        description="Where shards run: local, slurm, or the path of a cluster file like "
+        "flows/clusters/slurm.yaml",
+    )
+
     @field_validator("pdf_backend", mode="after")
     @classmethod
     def _resolve_backend(cls, value: str) -> str:
@@ -142,24 +150,52 @@ class IngestConfig(StageConfig):
         return Workspace(self.workspace).corpus
 
 
-def plan(config: IngestConfig) -> StagePlan:
-    """List and hash the sources. Raises `UserError` naming a source that is missing or empty."""
+class Survey(NamedTuple):
+    """What there is to ingest, and what of it is done."""
+
+    found: SourceList
+    inputs: dict[str, str]
+    key: str
+    published: Manifest | None  # of exactly this work
+    reused: frozenset[str]  # documents whose published rows are taken over
+
+    @property
+    def fresh(self) -> list[Source]:
+        return [source for source in self.found.documents if source.doc_id not in self.reused]
+
+
+def survey(config: IngestConfig) -> Survey:
+    """List and hash the sources; writes nothing. Raises `UserError` like `plan`."""
     found = find_sources(config.sources, config.include, config.exclude)
     inputs = {
         "documents": hash_json([source.doc_id for source in found.documents]),
         "sources": hash_json(sorted(found.uris)),
     }
     key = stage_key(STAGE, VERSION, config.fingerprint(), inputs)
-    folder = config.folder
-    published = find_published(folder, key)
+    published = find_published(config.folder, key)
     if published is not None:
-        return StagePlan(STAGE, key, folder, (), inputs, published)
+        reused = {source.doc_id for source in found.documents}
+    else:
+        reused = publish_corpus.reusable(config.folder, found, _generation(config))
+    return Survey(found, inputs, key, published, frozenset(reused))
+
+
+def unfinished(config: IngestConfig, sources: Sequence[Source]) -> list[Source]:
+    """Those that an earlier run, stopped before it could publish, did not finish."""
+    done = find_units(_units(config), sources)
+    return [source for source in sources if source.doc_id not in done]
+
+
+def plan(config: IngestConfig) -> StagePlan:
+    """List and hash the sources. Raises `UserError` naming a source that is missing or empty."""
+    seen = survey(config)
+    folder = config.folder
+    if seen.published is not None:
+        return StagePlan(STAGE, seen.key, folder, (), seen.inputs, seen.published)
     folder.mkdir(parents=True, exist_ok=True)
     sweep_temporary(folder)
-    reused = publish_corpus.reusable(folder, found, _generation(config))
-    fresh = [source for source in found.documents if source.doc_id not in reused]
-    write_plan(_plan_path(config), IngestPlan(found, frozenset(reused)))
-    return StagePlan(STAGE, key, folder, tuple(make_shards(fresh)), inputs)
+    write_plan(_plan_path(config), IngestPlan(seen.found, seen.reused))
+    return StagePlan(STAGE, seen.key, folder, tuple(make_shards(seen.fresh)), seen.inputs)
 
 
 def make_shards(sources: list[Source]) -> list[Shard]:
@@ -196,7 +232,8 @@ def process(
     stored = read_plan(_plan_path(config)).sources
     documents = {source.doc_id: source for source in stored.documents}
     wanted = [documents[doc_id] for doc_id in shard.items]
-    left = [source for source in wanted if not is_done(units, source)]
+    done = find_units(units, wanted)
+    left = [source for source in wanted if source.doc_id not in done]
     advance(shard.units - sum(map(_kilobytes, left)))
     if left:
         limits = TimeLimits(config.page_timeout_s, config.document_timeout_s)
@@ -210,7 +247,7 @@ def process(
             DocumentScheduler(pool, units, limits, finish).run(left)
     seconds = time.monotonic() - started
     write_json(_timings(units) / f"{shard.index}-{time.time_ns()}.json", seconds)
-    return _report(shard, units, seconds)
+    return _report(shard, find_units(units, wanted), seconds)
 
 
 def _worker_setup(config: IngestConfig, units: Path) -> dict[str, Any]:
@@ -224,14 +261,13 @@ def _worker_setup(config: IngestConfig, units: Path) -> dict[str, Any]:
     }
 
 
-def _report(shard: Shard, units: Path, seconds: float) -> ShardReport:
+def _report(shard: Shard, units: Mapping[str, Unit], seconds: float) -> ShardReport:
     counts: Counter[str] = Counter()
     rejects: Counter[str] = Counter()
     for doc_id in shard.items:
-        unit = read_unit(units, doc_id)
-        assert unit is not None, f"document {doc_id} left neither rows nor a quarantine record"
-        counts.update(unit.rows)
-        rejects.update(row["reason"] for row in unit_rows(units, unit, "quarantine"))
+        assert doc_id in units, f"document {doc_id} left neither rows nor a quarantine record"
+        counts.update(units[doc_id].rows)
+        rejects.update(units[doc_id].rejects)
     return ShardReport(shard.index, dict(counts), dict(rejects), seconds)
 
 
@@ -267,5 +303,7 @@ def _timings(units: Path) -> Path:
 
 def _plan_path(config: IngestConfig) -> Path:
     """`process` runs in other processes and knows the config alone."""
-    identity = hash_json(config.model_dump(mode="json", exclude={"workers", "workspace"}))
+    identity = hash_json(
+        config.model_dump(mode="json", exclude={"workers", "workspace", "cluster"})
+    )
     return config.folder / ".work" / f"plan-{identity}.json"

@@ -3,20 +3,21 @@
 A paged document is opened, its missing pages are read in ranges that run side by side, and it is
 joined. When a child dies or hangs, the page that it was at is tried once more alone in a fresh
 child, and then counted as lost; the rest of its range goes on. A document that keeps killing
-children is given up whole.
+children is given up whole. Small documents are sent in batches, as messages and units cost more
+than parsing them; one that kills its batch is tried alone, and the others as batches again.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from corpus.sources import Source
-from corpus.units import quarantine_row, write_quarantined
+from corpus.units import quarantine_row, quarantined_tables, write_unit
 from corpus.worker_pool import Outcome, Task, WorkerPool
 
 RANGE_PAGES: Final = 32
@@ -24,6 +25,10 @@ RANGE_PAGES: Final = 32
 MAX_KILLS: Final = 10
 # Opening and joining touch every page, but do little with each.
 JOIN_FACTOR: Final = 10
+# Larger documents, and those of a paged format, are sent one by one.
+SMALL_BYTES: Final = 64 << 10
+BATCH_BYTES: Final = 512 << 10
+BATCH_DOCUMENTS: Final = 64
 RETRIED: Final = frozenset({"crash", "out_of_memory"})
 
 
@@ -67,26 +72,55 @@ class DocumentScheduler:
         self._on_document = on_document
         self._open: dict[str, _Progress] = {}
 
-    def run(self, sources: Iterable[Source]) -> None:
+    def run(self, sources: Sequence[Source]) -> None:
         """Parse all; every source ends as a unit, parsed or quarantined."""
         # The largest first: a big document started last would run alone at the end.
         for source in sorted(sources, key=lambda source: (-source.bytes, source.doc_id)):
             self._open[source.doc_id] = _Progress(source)
-            self._submit(source, "open", self._limits.document_s)
+            if not is_small(source):
+                self._submit(source, "open", self._limits.document_s)
+        small = sorted(filter(is_small, sources), key=lambda source: source.doc_id)
+        for batch in batches(small, self._pool.workers):
+            self._submit_batch(batch)
         for outcome in self._pool.outcomes():
+            if outcome.task.message["kind"] == "batch":
+                self._handle_batch(outcome)
+                continue
             progress = self._open.get(outcome.task.message["doc_id"])
             if progress is not None:
                 self._handle(progress, outcome)
 
+    def _submit_batch(self, sources: Sequence[Source]) -> None:
+        if not sources:
+            return
+        documents = [_document_message(source) for source in sources]
+        message = {"kind": "batch", "documents": documents}
+        self._pool.submit(Task(message, self._limits.document_s))
+
+    def _handle_batch(self, outcome: Outcome) -> None:
+        ids = [document["doc_id"] for document in outcome.task.message["documents"]]
+        sources = [self._open[doc_id].source for doc_id in ids]
+        if outcome.done is not None:
+            alone = set(outcome.done["alone"])
+            for source in sources:
+                progress = self._open[source.doc_id]
+                progress.cpu_s.update(outcome.done["cpu_s"][source.doc_id])
+                if source.doc_id in alone:
+                    self._submit(source, "open", self._limits.document_s)
+                else:
+                    self._close(progress)
+            return
+        # Nothing of it was written. The one that it died at may be innocent, if another ate memory.
+        at = len(outcome.parts_done)
+        self._open[ids[min(at, len(ids) - 1)]].cpu_s.update(outcome.cpu_s)
+        self._submit_batch(sources[:at] if at < len(sources) else ())
+        self._submit_batch(sources[at + 1 :])
+        # All parsed and then lost: the fault may lie in any of them.
+        for source in sources[at : at + 1] or sources:
+            self._submit(source, "open", self._limits.document_s)
+
     def _submit(self, source: Source, kind: str, cpu_limit_s: float, **more: Any) -> None:
-        message = {
-            "kind": kind,
-            "doc_id": source.doc_id,
-            "path": str(source.path),
-            "suffix": source.suffix,
-            "bytes": source.bytes,
-            **more,
-        }
+        message = {"kind": kind, **_document_message(source), **more}
         # Work on opened documents goes first, so that few spools are on disk at once.
         self._pool.submit(Task(message, cpu_limit_s, first=kind != "open"))
 
@@ -144,7 +178,7 @@ class DocumentScheduler:
     def _skip_page(self, progress: _Progress, outcome: Outcome) -> None:
         """Blame the first page that was not done; try it alone once, and go on behind it."""
         first, last = outcome.task.message["first"], outcome.task.message["last"]
-        page = first + len(outcome.pages_done)
+        page = first + len(outcome.parts_done)
         if page > last:  # died after its last page, before it could say so
             self._join_when_read(progress)
             return
@@ -164,12 +198,39 @@ class DocumentScheduler:
         row = quarantine_row(
             source.doc_id, 0, stage, reason, detail, retry=retry, size=source.bytes
         )
-        write_quarantined(self._units, source.doc_id, source.suffix, row)
+        write_unit(self._units, quarantined_tables(source.doc_id, source.suffix, row))
         self._close(progress)
 
     def _close(self, progress: _Progress) -> None:
         del self._open[progress.source.doc_id]
         self._on_document(progress.source.doc_id, progress.cpu_s)
+
+
+def _document_message(source: Source) -> dict[str, Any]:
+    return {
+        "doc_id": source.doc_id,
+        "path": str(source.path),
+        "suffix": source.suffix,
+        "bytes": source.bytes,
+    }
+
+
+def is_small(source: Source) -> bool:
+    """Whether a document goes into a batch."""
+    return source.bytes <= SMALL_BYTES and source.suffix != ".pdf"
+
+
+def batches(sources: Sequence[Source], workers: int) -> Iterator[Sequence[Source]]:
+    """Consecutive runs of small documents, short enough to keep all workers busy to the end."""
+    limit = max(1, min(BATCH_DOCUMENTS, len(sources) // (4 * workers)))
+    start = size = 0
+    for end, source in enumerate(sources):
+        if end - start == limit or (size + source.bytes > BATCH_BYTES and end > start):
+            yield sources[start:end]
+            start, size = end, 0
+        size += source.bytes
+    if start < len(sources):
+        yield sources[start:]
 
 
 def page_ranges(pages: list[int]) -> Iterator[tuple[int, int]]:

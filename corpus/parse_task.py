@@ -4,17 +4,17 @@ open    sniff the format; a paged format answers with its page count, any other 
         into rows and written as a unit there and then
 pages   read a range of pages into the spool
 join    make the document from its spooled pages and write its unit
-lose    quarantine the document
+batch   open many small documents and write one unit for all
 
-Each raises `Unreadable` for what belongs in quarantine; anything else is a fault of ours or of a
-library, and the parent records it as `parser_error`.
+The first three raise `Unreadable` for what belongs in quarantine; anything else is a fault of ours
+or of a library, and the parent records it as `parser_error`.
 """
 
 from __future__ import annotations
 
 import shutil
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,21 @@ from corpus.parsers.registry import PAGED, find_parser
 from corpus.rows import build_rows
 from corpus.sniff import sniff
 from corpus.step_clock import CLOCK
-from corpus.units import PageImage, quarantine_row, write_unit
-from workspace.shards import Row
+from corpus.units import (
+    PageImage,
+    UnitTables,
+    parsed_tables,
+    quarantine_row,
+    quarantined_tables,
+    write_batch,
+    write_unit,
+)
+from workspace.shards import Row, estimate_bytes
 
 # Enough for language and licence; a licence text stands near the front or the end.
 SAMPLE_CHARS = 20_000
+# A document with more than this in its rows gets a unit of its own.
+MAX_BATCHED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -58,22 +68,83 @@ class Job:
 
 
 def open_document(context: TaskContext, job: Job) -> dict[str, Any]:
-    """Answer {"pages": n} for a paged format, {"rows": counts} for a finished document."""
-    if job.bytes > context.max_bytes:
-        limit = context.max_bytes >> 20
-        raise Unreadable("too_large", f"larger than max_file_mb={limit}", stage="sniff")
-    try:
-        format_name = sniff(job.path, job.suffix)
-    except OSError as error:
-        raise Unreadable("unreadable", str(error.strerror), stage="sniff") from error
+    """Answer {"pages": n} for a paged format, {} for a finished document."""
+    format_name = _sniff(context, job)
     if format_name in PAGED:
         spool = PdfSpool(context.spool / job.doc_id)
         outline = pdf.read_outline(job.path, spool, context.options)
         return {"pages": outline.n_pages, "missing": spool.missing(outline.n_pages)}
+    _write(context, _parse(context, job, format_name))
+    return {}
+
+
+def parse_batch(
+    context: TaskContext, jobs: Sequence[Job], on_document: Callable[[int], None]
+) -> dict[str, Any]:
+    """Answer {"alone": ids, "cpu_s": CPU seconds by document and step}.
+
+    Alone are those that are to be opened one by one: paged, large or faulty.
+    """
+    done: list[UnitTables] = []
+    alone: list[str] = []
+    cpu_s: dict[str, dict[str, float]] = {}
+    for number, job in enumerate(jobs):
+        CLOCK.restart()
+        try:
+            tables = _parse_small(context, job)
+        except MemoryError:
+            raise
+        except Exception:  # recorded when it is tried alone
+            traceback.print_exc()
+            tables = None
+        if tables is None:
+            alone.append(job.doc_id)
+        else:
+            done.append(tables)
+        cpu_s[job.doc_id] = CLOCK.read()
+        on_document(number)
+    CLOCK.restart()
+    if done:
+        write_batch(context.units, done)
+        share = sum(CLOCK.read().values()) / len(done)
+        for tables in done:
+            cpu_s[tables.doc_id]["write"] = share
+    return {"alone": alone, "cpu_s": cpu_s}
+
+
+def _parse_small(context: TaskContext, job: Job) -> UnitTables | None:
+    """The tables of a document, None when it does not belong in a batch."""
+    try:
+        format_name = _sniff(context, job)
+        if format_name in PAGED:
+            return None
+        tables = _parse(context, job, format_name)
+    except Unreadable as error:
+        row = quarantine_row(
+            job.doc_id, 0, error.stage, error.reason, error.detail,
+            retry=error.retry, size=job.bytes,
+        )  # fmt: skip
+        return quarantined_tables(job.doc_id, job.suffix, row)
+    held: dict[str, Iterable[Row]] = {name: list(rows) for name, rows in tables.tables.items()}
+    size = estimate_bytes(held)
+    return tables._replace(tables=held) if size <= MAX_BATCHED_BYTES else None
+
+
+def _parse(context: TaskContext, job: Job, format_name: str) -> UnitTables:
     with CLOCK.measure("parse"):
         parsed = find_parser(format_name)(job.path, context.options)
     images = {page.page: page.image_png for page in parsed.pages}
-    return {"rows": _finish(context, job, parsed, images.get)}
+    return _finish(context, job, parsed, images.get)
+
+
+def _sniff(context: TaskContext, job: Job) -> str:
+    if job.bytes > context.max_bytes:
+        limit = context.max_bytes >> 20
+        raise Unreadable("too_large", f"larger than max_file_mb={limit}", stage="sniff")
+    try:
+        return sniff(job.path, job.suffix)
+    except OSError as error:
+        raise Unreadable("unreadable", str(error.strerror), stage="sniff") from error
 
 
 def read_pages(
@@ -94,14 +165,14 @@ def join_document(
         spool.put_page(pdf.lost_page(page, reason, detail))
     with CLOCK.measure("structure"):
         parsed = pdf.join_pages(spool)
-    counts = _finish(context, job, parsed, spool.get_page_png)
+    _write(context, _finish(context, job, parsed, spool.get_page_png))
     shutil.rmtree(folder, ignore_errors=True)
-    return {"rows": counts}
+    return {}
 
 
 def _finish(
     context: TaskContext, job: Job, parsed: ParsedDocument, page_image: PageImage
-) -> dict[str, int]:
+) -> UnitTables:
     parsed = _with_language_and_licence(parsed)
     rows = build_rows(job.doc_id, parsed, size_bytes=job.bytes)
     faults = list(parsed.faults)
@@ -123,8 +194,12 @@ def _finish(
         )
         for fault in faults
     ]
+    return parsed_tables(rows, job.suffix, quarantine, page_image)
+
+
+def _write(context: TaskContext, tables: UnitTables) -> None:
     with CLOCK.measure("write"):
-        return write_unit(context.units, rows, job.suffix, quarantine, page_image).rows
+        write_unit(context.units, tables)
 
 
 def _derive(faults: list[Fault], stage: str, derive: Callable[[], list[Row]]) -> list[Row]:

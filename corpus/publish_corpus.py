@@ -10,7 +10,6 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from corpus import report, timings
 from corpus.plan_file import IngestPlan
 from corpus.schema import TABLES_BY_NAME
 from corpus.sources import Source, SourceList
-from corpus.units import quarantine_row, read_unit, unit_rows
+from corpus.units import RowGroups, Unit, UnitRows, find_units, quarantine_row
 from workspace.errors import CorruptWorkspaceError
 from workspace.manifest import (
     FileEntry,
@@ -140,7 +139,10 @@ class _Merge:
         self._prefix = f"part-{plan.key[:8]}"
         self._sources = ingested.sources
         self._reused = ingested.reused
-        self._units = units
+        fresh = [
+            source for source in ingested.sources.documents if source.doc_id not in self._reused
+        ]
+        self._units = find_units(units, fresh)
         self._seen: set[str] = set()
         self.rejects: Counter[str] = Counter()
         self.counts: dict[str, int] = {}
@@ -167,24 +169,26 @@ class _Merge:
     def _rows(self, table: str) -> Iterator[Row]:
         if table == "quarantine":
             yield from self._unreadable_rows()
-        old = _OldRows(self._folder, table)
+        old = _old_rows(self._folder, table)
+        new = UnitRows(table)
         for source in self._sources.documents:
-            rows = (
-                old.of(source.doc_id) if source.doc_id in self._reused else self._new(source, table)
-            )
+            if source.doc_id in self._reused:
+                rows = old.of(source.doc_id)
+            else:
+                rows = new.of(self._unit(source))
             if table == "documents":
                 rows = (self._named(row, source) for row in rows)
             elif table == "quarantine":
                 rows = self._quarantined(rows, source)
             yield from rows
 
-    def _new(self, source: Source, table: str) -> Iterator[Row]:
-        unit = read_unit(self._units, source.doc_id)
-        if unit is None or unit.suffix != source.suffix:
+    def _unit(self, source: Source) -> Unit:
+        unit = self._units.get(source.doc_id)
+        if unit is None:
             raise CorruptWorkspaceError(
                 f"{source.uris[0]} was not processed; run process on every shard before publish"
             )
-        return unit_rows(self._units, unit, table)
+        return unit
 
     def _named(self, row: Row, source: Source) -> Row:
         self._seen.update(source.uris)
@@ -212,21 +216,9 @@ class _Merge:
             yield {**row, "uri": source.uri}
 
 
-class _OldRows:
-    """Rows of the published table by document; ask in ascending order of doc_id."""
-
-    def __init__(self, folder: Path, table: str) -> None:
-        manifest = read_manifest(folder)
-        rows = _published_rows(folder, manifest, table) if manifest else iter(())
-        self._groups = groupby(rows, key=lambda row: str(row["doc_id"]))
-        self._ahead: tuple[str, Iterator[Row]] | None = None
-
-    def of(self, doc_id: str) -> Iterator[Row]:
-        while self._ahead is None or self._ahead[0] < doc_id:
-            self._ahead = next(self._groups, None)
-            if self._ahead is None:
-                return iter(())
-        return self._ahead[1] if self._ahead[0] == doc_id else iter(())
+def _old_rows(folder: Path, table: str) -> RowGroups:
+    manifest = read_manifest(folder)
+    return RowGroups(_published_rows(folder, manifest, table) if manifest else ())
 
 
 def _published_rows(

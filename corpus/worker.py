@@ -4,10 +4,10 @@ Reads one JSON task a line from stdin, answers one JSON line on the stdout that 
 with; what libraries print goes to stderr. The first line holds the context. Messages are JSON, not
 pickles: a document that takes over a child must not reach the parent through them.
 
-Answers: {"ready": true} once, then for each task {"page": n} after each page, and {"done": {...}},
-{"unreadable": {...}} or {"error": {...}}; each carries the resident memory in MB, and the last one
-the CPU seconds of the task by step (`corpus.step_clock`). Memory is limited by an rlimit; a task
-that hangs is killed from outside.
+Answers: {"ready": true} once, then for each task {"page": n} after each page or {"document": n}
+after each document of a batch, and {"done": {...}}, {"unreadable": {...}} or {"error": {...}}; each
+carries the resident memory in MB, and the last one the CPU seconds of the task by step
+(`corpus.step_clock`). Memory is limited by an rlimit; a task that hangs is killed from outside.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def main() -> int:
 
 def _perform(context: Any, task: dict[str, Any], send: Send) -> None:
     CLOCK.restart()
-    answer = _attempt(context, task, lambda page: send({"page": page}))
+    answer = _attempt(context, task, send)
     send({**answer, "cpu_s": CLOCK.read()})
 
 
-def _attempt(context: Any, task: dict[str, Any], on_page: Callable[[int], None]) -> dict[str, Any]:
+def _attempt(context: Any, task: dict[str, Any], send: Send) -> dict[str, Any]:
     """The answer to a task: done, unreadable or error."""
     try:
-        return {"done": _run(context, task, on_page)}
+        return {"done": _run(context, task, send)}
     except Unreadable as error:
         fields = {
             "stage": error.stage,
@@ -86,14 +86,22 @@ def _attempt(context: Any, task: dict[str, Any], on_page: Callable[[int], None])
         return {"error": {"reason": "parser_error", "detail": describe_error(error)}}
 
 
-def _run(context: Any, task: dict[str, Any], on_page: Callable[[int], None]) -> dict[str, Any]:
+def _run(context: Any, task: dict[str, Any], send: Send) -> dict[str, Any]:
     from corpus import parse_task
 
+    if task["kind"] == "batch":
+        jobs = [
+            parse_task.Job(one["doc_id"], Path(one["path"]), one["suffix"], one["bytes"])
+            for one in task["documents"]
+        ]
+        return parse_task.parse_batch(context, jobs, lambda n: send({"document": n}))
     job = parse_task.Job(task["doc_id"], Path(task["path"]), task["suffix"], task["bytes"])
     if task["kind"] == "open":
         return parse_task.open_document(context, job)
     if task["kind"] == "pages":
-        return parse_task.read_pages(context, job, task["first"], task["last"], on_page)
+        return parse_task.read_pages(
+            context, job, task["first"], task["last"], lambda page: send({"page": page})
+        )
     lost = {int(page): (reason, detail) for page, reason, detail in task["lost"]}
     return parse_task.join_document(context, job, lost)
 

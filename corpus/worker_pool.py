@@ -6,8 +6,9 @@
 
 One hanging or exploding document costs itself only: the parent watches CPU and wall time of each
 task and kills the child with all that it started past its limit; a child that dies is an outcome,
-not an error. Each {"page": n} from a child starts the clock anew. Children are started with a plain
-`python -m corpus.worker`, so they import neither Prefect nor the parent's `__main__`.
+not an error. Each {"page": n} or {"document": n} from a child starts the clock anew. Children are
+started with a plain `python -m corpus.worker`, so they import neither Prefect nor the parent's
+`__main__`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from workspace.errors import DsmError
 
 # A loaded machine stretches wall time; CPU time tells a hang from a queue.
 WALL_FACTOR: Final = 6.0
+# For a child's imports, about 4 s.
+START_CPU_S: Final = 60.0
 POLL_S: Final = 0.25
 STDERR_TAIL: Final = 400
 WORKER_COMMAND = [sys.executable, "-m", "corpus.worker"]
@@ -65,7 +68,7 @@ class Outcome:
     """How a task ended: exactly one of `done`, `unreadable` and `failure` is set."""
 
     task: Task
-    pages_done: tuple[int, ...] = ()
+    parts_done: tuple[int, ...] = ()  # pages, or the places of documents in their batch
     done: dict[str, Any] | None = None
     unreadable: dict[str, Any] | None = None
     failure: str = ""  # timeout | crash | out_of_memory | parser_error
@@ -80,7 +83,7 @@ class _Child:
     task: Task | None = None
     ready: bool = False
     buffer: bytes = b""
-    pages: list[int] = field(default_factory=list)
+    parts: list[int] = field(default_factory=list)
     pages_served: int = 0
     rss_mb: int = 0
     task_cpu_start: float = 0.0
@@ -92,7 +95,7 @@ class WorkerPool:
     """Runs tasks in up to `workers` children. Use as a context manager."""
 
     def __init__(self, workers: int, setup: dict[str, Any], limits: Limits | None = None) -> None:
-        self._workers = workers
+        self.workers = workers
         self._setup = setup
         self._limits = limits or Limits()
         self._queue: deque[Task] = deque()
@@ -129,7 +132,7 @@ class WorkerPool:
 
     def _start_tasks(self) -> None:
         idle = [child for child in self._children if child.task is None]
-        while self._queue and (idle or len(self._children) < self._workers):
+        while self._queue and (idle or len(self._children) < self.workers):
             child = idle.pop() if idle else self._spawn()
             self._send(child, self._queue.popleft())
 
@@ -153,7 +156,7 @@ class WorkerPool:
 
     def _send(self, child: _Child, task: Task) -> None:
         child.task = task
-        child.pages = []
+        child.parts = []
         child.task_cpu_start = child.cpu_start = _cpu_seconds(child.process.pid)
         child.wall_start = time.monotonic()
         self._write(child, task.message)
@@ -183,24 +186,28 @@ class WorkerPool:
         child.rss_mb = message["rss_mb"]
         if "ready" in message:
             child.ready = True
+            # Its imports took seconds that are not the first task's.
+            child.cpu_start = _cpu_seconds(child.process.pid)
+            child.wall_start = time.monotonic()
             return
-        if "page" in message:
-            child.pages.append(message["page"])
-            child.pages_served += 1
+        if "page" in message or "document" in message:
+            child.parts.append(message["page"] if "page" in message else message["document"])
+            # Documents of a batch are small, and a new child costs seconds.
+            child.pages_served += "page" in message
             child.cpu_start = _cpu_seconds(child.process.pid)
             child.wall_start = time.monotonic()
             return
         task, child.task = child.task, None
         assert task is not None
-        pages = tuple(child.pages)
+        parts = tuple(child.parts)
         failed = message.get("error")
         if failed:
             reason, detail = failed["reason"], failed["detail"]
-            yield Outcome(task, pages, failure=reason, detail=detail, cpu_s=message["cpu_s"])
+            yield Outcome(task, parts, failure=reason, detail=detail, cpu_s=message["cpu_s"])
         else:
             yield Outcome(
                 task,
-                pages,
+                parts,
                 done=message.get("done"),
                 unreadable=message.get("unreadable"),
                 cpu_s=message["cpu_s"],
@@ -219,7 +226,7 @@ class WorkerPool:
         lost = _lost_seconds(child)
         code = child.process.wait()
         tail = _tail(child.stderr)
-        task, pages = child.task, tuple(child.pages)
+        task, parts = child.task, tuple(child.parts)
         ready = child.ready
         self._stop(child)
         if not ready:
@@ -227,7 +234,7 @@ class WorkerPool:
             raise WorkerStartError(f"a parser process cannot start (code {code}): {tail}")
         if task is not None:
             reason, detail = _describe_death(code, tail)
-            yield Outcome(task, pages, failure=reason, detail=detail, cpu_s=lost)
+            yield Outcome(task, parts, failure=reason, detail=detail, cpu_s=lost)
 
     def _kill_overdue(self) -> Iterator[Outcome]:
         for child in list(self._children):
@@ -235,13 +242,15 @@ class WorkerPool:
                 continue
             cpu = _cpu_seconds(child.process.pid) - child.cpu_start
             wall = time.monotonic() - child.wall_start
-            limit = child.task.cpu_limit_s
+            limit = child.task.cpu_limit_s if child.ready else START_CPU_S
             if cpu <= limit and wall <= WALL_FACTOR * limit:
                 continue
-            task, pages, lost = child.task, tuple(child.pages), _lost_seconds(child)
+            task, parts, lost = child.task, tuple(child.parts), _lost_seconds(child)
             self._stop(child)
+            if not child.ready:
+                raise WorkerStartError(f"a parser process did not start in {wall:.0f} s")
             detail = f"killed after {cpu:.0f} CPU seconds, {wall:.0f} s in all (limit {limit:g})"
-            yield Outcome(task, pages, failure="timeout", detail=detail, cpu_s=lost)
+            yield Outcome(task, parts, failure="timeout", detail=detail, cpu_s=lost)
 
     def _stop(self, child: _Child) -> None:
         """Kill the child with all that it started, and forget it."""

@@ -46,7 +46,7 @@ class Door(Generic[ConfigT, ResultT]):
     """A flow as the command line sees it.
 
     `settled` returns the result of the same work done before, or None when there is work;
-    `preview` says in a line what a run would do.
+    `preview` says what a run would do.
     """
 
     name: str  # of the module in flows/ and of the flow in it
@@ -65,7 +65,13 @@ class Door(Generic[ConfigT, ResultT]):
 
 
 def stage_door(
-    name: str, config: type[ConfigT], stage: Any, about: str, *, module: str = ""
+    name: str,
+    config: type[ConfigT],
+    stage: Any,
+    about: str,
+    *,
+    module: str = "",
+    preview: Callable[[ConfigT], str] | None = None,
 ) -> Door[ConfigT, StageResult]:
     """The door of a flow that runs one stage; `stage` is its module (`workspace/stage.py`)."""
 
@@ -74,7 +80,7 @@ def stage_door(
         config,
         about,
         settled=partial(published_stage, stage),
-        preview=partial(preview_stage, stage),
+        preview=preview or partial(preview_stage, stage),
         summarise=summarise_stage(name),
         module=module,
     )

@@ -10,24 +10,33 @@ import sys
 from corpus import ingest as stage
 from corpus.ingest import IngestConfig
 from flows._cli import main, stage_door
+from flows._forecast import CLUSTERS, preview_ingest
+from tasks.cluster import load_cluster
 
-DOOR = stage_door("ingest", IngestConfig, stage, __doc__)
+DOOR = stage_door("ingest", IngestConfig, stage, __doc__, preview=preview_ingest)
 
 if __name__ == "__main__":
     sys.exit(main(DOOR))
 
 # Prefect comes after the command line, which needs it only when there is work (flows/_cli.py).
 from prefect import flow  # noqa: E402
+from prefect.client.schemas.objects import State  # noqa: E402
+from prefect.states import Cancelled  # noqa: E402
 
 from flows._options import flow_options  # noqa: E402
 from tasks.ingest import INGEST, show_documents  # noqa: E402
+from tasks.shards import StageCancelledError  # noqa: E402
 from tasks.stage import run_stage  # noqa: E402
 from workspace.stage import StageResult  # noqa: E402
 
 
 @flow(**flow_options("ingest", "ingest {config.workspace.name}"))
-def ingest(config: IngestConfig) -> StageResult:
+def ingest(config: IngestConfig) -> StageResult | State[StageResult]:
     """Read documents into a workspace's corpus; unreadable ones go to quarantine."""
-    result = run_stage(INGEST, config)
+    try:
+        result = run_stage(INGEST, config, load_cluster(config.cluster, CLUSTERS))
+    except StageCancelledError as error:
+        # A plain return would leave a cancelled run `Cancelling` for ever.
+        return Cancelled(message=str(error))
     show_documents(result)
     return result

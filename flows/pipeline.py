@@ -44,13 +44,14 @@ def cancel_jobs_of(flow: object, flow_run: FlowRun, state: object) -> None:
 )
 def pipeline(config: PipelineConfig) -> PipelineResult | State[PipelineResult]:
     """Turn documents into an evaluated model; each stage is a flow run of its own."""
-    ingested = ingest(config.for_ingest())
-    graph = build_graph(config.for_graph())
-    dataset = build_datasets(config.for_datasets())
     try:
+        ingested = ingest(config.for_ingest())
+        graph = build_graph(config.for_graph())
+        dataset = build_datasets(config.for_datasets())
         trained = train(config.for_train())
     except CancelledRun as error:
         return Cancelled(message=str(error))
+    assert isinstance(ingested, StageResult)
     assert isinstance(trained, StageResult)
     scored = score(config.for_score())
     result = PipelineResult(ingested, graph, dataset, trained, scored)

@@ -1,7 +1,6 @@
 """Run a stage inside a flow: lock, plan, one task run per shard, publish, artifacts.
 
-Shards run one after another in the flow's own thread: the parallel work is in the process pools
-of the libraries, and an interrupt or a cancellation reaches the running shard at once.
+Where the shards run is for `tasks/shards.py`: one after another here, or on a cluster.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from prefect import Task, task
 
 from tasks import artifacts
 from tasks._options import task_options
+from tasks.cluster import ClusterConfig
+from tasks.shards import run_here, run_on_cluster
 from workspace.locking import stage_lock
 from workspace.manifest import Manifest
 from workspace.paths import Workspace
@@ -82,22 +83,36 @@ def stage_tasks(
     )
 
 
-def run_stage(stage: StageTasks, config: HasWorkspace) -> StageResult:
+def run_stage(
+    stage: StageTasks, config: HasWorkspace, cluster: ClusterConfig | None = None
+) -> StageResult:
     """Do what is left of a stage. Raises `WorkspaceBusyError` when another run is writing it."""
     with stage_lock(Workspace(config.workspace), stage.stage):
         planned = stage.plan(config)
         if planned.published is not None:
             result = StageResult(planned.published, planned.directory, skipped=True)
         else:
-            _process_shards(stage, config, planned)
+            _process_shards(stage, config, planned, cluster)
             manifest = stage.publish(config, planned)
             result = StageResult(manifest, planned.directory, skipped=False)
     artifacts.report_stage(stage.name, result)
     return result
 
 
-def _process_shards(stage: StageTasks, config: HasWorkspace, planned: StagePlan) -> None:
+def _process_shards(
+    stage: StageTasks, config: HasWorkspace, planned: StagePlan, cluster: ClusterConfig | None
+) -> None:
     total = sum(shard.units for shard in planned.shards)
     with artifacts.progress(stage.name, total, stage.unit) as advance:
-        for shard in planned.shards:
-            stage.process(config, shard, advance)
+        if cluster is None or cluster.type == "local":
+            run_here(stage.process, config, planned.shards, advance)
+        else:
+            run_on_cluster(
+                stage.process,
+                config,
+                planned.shards,
+                advance,
+                name=stage.name,
+                cluster=cluster,
+                folder=Workspace(config.workspace).cluster_files,
+            )

@@ -12,17 +12,13 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
-from uuid import UUID
 
-import prefect.runtime.flow_run
 from prefect import task
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
 
 from tasks import artifacts
 from tasks._options import task_options
+from tasks.cancellation import CancellationCheck
 from training.cluster.reconcile import reconcile, request_cancel
 from training.metrics import StepMetrics
 from training.supervise import TrainingStoppedError, TrainProgress
@@ -34,7 +30,6 @@ from workspace.stage import StageResult
 
 log = logging.getLogger(__name__)
 
-CHECK_CANCELLED_EVERY_S = 5.0
 LOG_EVERY_S = 15.0
 TABLE_ROWS = 60
 
@@ -76,36 +71,6 @@ def cancel_jobs(config: TrainConfig) -> None:
     if cancelled:
         for finding in reconcile(workspace):
             log.info("%s", finding.describe())
-
-
-class CancellationCheck:
-    """Whether somebody cancelled this flow run or the one that started it; asks now and then."""
-
-    def __init__(self, every_s: float = CHECK_CANCELLED_EVERY_S) -> None:
-        run = prefect.runtime.flow_run
-        self._ids = {UUID(str(i)) for i in (run.id, run.root_flow_run_id) if i}
-        self._every_s = every_s
-        self._last = time.monotonic()
-
-    def __call__(self) -> bool:
-        if time.monotonic() - self._last < self._every_s:
-            return False
-        self._last = time.monotonic()
-        return self.now()
-
-    def now(self) -> bool:
-        """Ask the API; a server that does not answer has cancelled nothing."""
-        try:
-            with get_client(sync_client=True) as client:
-                states = [client.read_flow_run(run_id).state for run_id in self._ids]
-        except Exception as error:  # of HTTP, of the API: training goes on without Prefect
-            log.warning("cannot ask whether the flow run was cancelled: %s", error)
-            return False
-        return any(_is_cancelled(state) for state in states)
-
-
-def _is_cancelled(state: State[Any] | None) -> bool:
-    return state is not None and (state.is_cancelling() or state.is_cancelled())
 
 
 class TrainingDisplay:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from slurm_on_one_host import Cluster
 
 # Machines are shared and noisy: no test here judges by wall time.
 settings.register_profile("dsm", deadline=None, print_blob=True)
@@ -23,3 +26,23 @@ def shared_data() -> Path:
     if not data.is_dir():
         pytest.skip(f"real documents not found at {data}; set DSM_SHARED to their folder")
     return data
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A real Slurm of three nodes; `SLURM_CONF` points at it while it runs."""
+    if os.geteuid() != 0:
+        pytest.skip("a one-host Slurm cluster needs root")
+    missing = [
+        program
+        for program in ("slurmctld", "slurmd", "munged", "sbatch")
+        if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is None
+    ]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    running = Cluster(tmp_path_factory.mktemp("slurm"))
+    running.call("start")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", str(running.folder / "slurm.conf"))
+        yield running
+    running.call("stop")

@@ -51,6 +51,11 @@ class Workspace:
         return self.root / "models"
 
     @property
+    def cluster_files(self) -> Path:
+        """Logs and certificates of the jobs that work on shards."""
+        return self.root / ".cluster"
+
+    @property
     def locks(self) -> Path:
         return self.root / ".locks"
 

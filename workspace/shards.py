@@ -76,7 +76,7 @@ class ShardWriter:
     def write(self, row: Row) -> None:
         """Add one row. Raises `pyarrow.ArrowInvalid` (at flush) when it does not fit the schema."""
         self._pending.append(row)
-        self._pending_bytes += _estimate_bytes(row)
+        self._pending_bytes += estimate_bytes(row)
         self.rows += 1
         if self._pending_bytes >= self.flush_bytes or len(self._pending) >= ROW_GROUP_ROWS:
             self._flush()
@@ -208,11 +208,12 @@ def remove_unlisted(folder: Path, manifest: Manifest) -> None:
             path.unlink()
 
 
-def _estimate_bytes(value: Any) -> int:
+def estimate_bytes(value: Any) -> int:
+    """About what `value` takes uncompressed."""
     if isinstance(value, (str, bytes)):
         return len(value) + 8
     if isinstance(value, Mapping):
-        return sum(_estimate_bytes(item) for item in value.values())
+        return sum(estimate_bytes(item) for item in value.values())
     if isinstance(value, (list, tuple)):
-        return 8 + sum(_estimate_bytes(item) for item in value)
+        return 8 + sum(estimate_bytes(item) for item in value)
     return 8

@@ -152,3 +152,43 @@ def test_a_killed_run_goes_on_and_ends_the_same(
     run_ingest(tmp_path, folder)
     assert tables(tmp_path) == tables(undisturbed)
     assert not work.exists()
+
+
+@pytest.mark.usefixtures("faulty_worker")
+def test_bad_documents_among_many_small_ones_cost_themselves_only(tmp_path: Path) -> None:
+    faults = {5: "CRASH", 18: "EXHAUST", 19: "RAISE", 31: "HANG"}
+    for n in range(40):
+        word = faults.get(n, "fine")
+        (tmp_path / f"{n:02d}.txt").write_text(f"Note number {n} is {word}.\n")
+    (tmp_path / "40.txt").write_bytes(b"\x00\x01 not a text")
+    run_ingest(
+        tmp_path / "w",
+        *sorted(tmp_path.glob("*.txt")),
+        document_timeout_s=6,
+        memory_limit_mb=1200,
+    )
+    assert reasons(tmp_path / "w") == {
+        "05.txt": "crash",
+        "18.txt": "out_of_memory",
+        "19.txt": "parser_error",
+        "31.txt": "timeout",
+        "40.txt": "unsupported",
+    }
+    names = {row["name"] for row in rows(tmp_path / "w", "documents")}
+    assert names == {f"{n:02d}.txt" for n in range(40) if n not in faults}
+
+
+def test_batches_leave_the_tables_as_they_are(tmp_path: Path) -> None:
+    """Many small files with one worker, with three, and one at a time in a run each."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for n in range(30):
+        (folder / f"note{n}.txt").write_text(f"# Note {n}\n\nIt is about lot {n * n}.\n")
+    text_pdf(folder / "small.pdf", ["A page among the notes."])
+    run_ingest(tmp_path / "one", folder, workers=1)
+    run_ingest(tmp_path / "three", folder, workers=3)
+    for path in sorted(folder.iterdir())[::7]:
+        run_ingest(tmp_path / "grown", path)
+    run_ingest(tmp_path / "grown", folder)
+    assert tables(tmp_path / "one") == tables(tmp_path / "three") == tables(tmp_path / "grown")
+    assert len(rows(tmp_path / "one", "documents")) == 31

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-ONE_HOST = Path(__file__).resolve().parents[2] / "deploy" / "slurm" / "one-host"
+ONE_HOST = Path(__file__).resolve().parents[1] / "deploy" / "slurm" / "one-host"
 
 
 @dataclass(frozen=True)
