@@ -8,6 +8,7 @@ chose it over lead, TextRank, centroid and MMR forms. Cost is quadratic in the s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 _DAMPING: Final = 0.85
@@ -45,13 +46,19 @@ def rank(sentences: Sequence[str], count: int, weights: Sequence[float]) -> list
 
 def _similarity(sentences: Sequence[str]) -> Any | None:
     """Cosine similarities, or None when the sentences have no words in common use."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
     try:
-        vectors = TfidfVectorizer(stop_words="english", sublinear_tf=True).fit_transform(sentences)
+        vectors = _vectorizer().fit_transform(sentences)
     except ValueError:  # an empty vocabulary
         return None
     return (vectors @ vectors.T).toarray()
+
+
+@lru_cache(maxsize=1)
+def _vectorizer() -> Any:
+    """One for all: a new one checks its list of stop words for 5 ms."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(stop_words="english", sublinear_tf=True)
 
 
 def _page_rank(similarity: Any) -> list[float]:

@@ -31,7 +31,7 @@ from corpus.plan_file import IngestPlan, read_plan, write_plan
 from corpus.sources import Source, SourceList, find_sources
 from corpus.timings import TimingLog, read_logs
 from corpus.units import Unit, find_units
-from corpus.worker_pool import WorkerPool
+from corpus.worker_pool import close_warm_pools, warm_pool
 from workspace.config import StageConfig, hash_json, setting
 from workspace.manifest import Manifest, find_published, stage_key
 from workspace.paths import Workspace
@@ -238,7 +238,7 @@ def process(
     if left:
         limits = TimeLimits(config.page_timeout_s, config.document_timeout_s)
         setup = _worker_setup(config, units)
-        with TimingLog(_timings(units)) as log, WorkerPool(config.workers, setup) as pool:
+        with TimingLog(_timings(units)) as log, warm_pool(config.workers, setup) as pool:
 
             def finish(doc_id: str, cpu_s: Mapping[str, float]) -> None:
                 log.add(doc_id, cpu_s)
@@ -273,6 +273,7 @@ def _report(shard: Shard, units: Mapping[str, Unit], seconds: float) -> ShardRep
 
 def publish(config: IngestConfig, plan: StagePlan) -> Manifest:
     """Merge the units and the rows of unchanged documents; write the manifest last."""
+    close_warm_pools()
     ingested = read_plan(_plan_path(config))
     return publish_corpus.publish(
         plan,

