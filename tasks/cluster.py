@@ -180,6 +180,7 @@ def open_cluster(
     import dask
     from dask_jobqueue import SLURMCluster
 
+    logging.getLogger("distributed").setLevel(logging.WARNING)
     with dask.config.set(_DASK_SETTINGS):
         made = SLURMCluster(**_cluster_arguments(config, job_name, logs, folder))
         try:
@@ -211,7 +212,7 @@ def _cluster_arguments(
     config: ClusterConfig, job_name: str, logs: Path, folder: Path
 ) -> dict[str, Any]:
     lifetime = max(_seconds(config.walltime) - _LEAVE_BEFORE_END_S, _LEAVE_BEFORE_END_S)
-    scheduler: dict[str, Any] = {"dashboard_address": None}
+    scheduler: dict[str, Any] = {"dashboard": False, "dashboard_address": None}
     if config.scheduler_host:
         scheduler["host"] = config.scheduler_host
     paths = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
