@@ -42,6 +42,8 @@ STAGE: Final = "corpus"
 VERSION: Final = "2"
 SHARD_BYTES: Final = 32 << 20
 MAX_SHARDS: Final = 500
+# Settings that are read when the corpus is published, not when documents are parsed.
+PUBLISH_ONLY: Final = frozenset({"near_duplicate_similarity"})
 
 
 class IngestConfig(StageConfig):
@@ -117,6 +119,14 @@ class IngestConfig(StageConfig):
     )
     memory_limit_mb: int = setting(
         4096, position=13, ge=1024, le=131072, description="Address space of a parser process"
+    )
+    near_duplicate_similarity: float = setting(
+        0.75,
+        position=30,
+        ge=0.6,
+        le=1.0,
+        description="Least share of equal word sequences in near duplicates and variants; numbers "
+        "are left out of it and tell the two apart",
     )
 
     cluster: str = setting(
@@ -282,6 +292,7 @@ def publish(config: IngestConfig, plan: StagePlan) -> Manifest:
         settings=config.output_settings(),
         fingerprint=config.fingerprint(),
         generation=_generation(config),
+        similarity=config.near_duplicate_similarity,
         seconds=sum(float(path.read_text()) for path in _timings(_units(config)).glob("*.json")),
         cpu_s=read_logs(_timings(_units(config))),
     )
@@ -289,7 +300,9 @@ def publish(config: IngestConfig, plan: StagePlan) -> Manifest:
 
 def _generation(config: IngestConfig) -> str:
     """Documents parsed under the same generation have the same rows."""
-    return f"{VERSION}-{config.fingerprint()}"
+    settings = config.output_settings()
+    parsing = {name: value for name, value in settings.items() if name not in PUBLISH_ONLY}
+    return f"{VERSION}-{hash_json(parsing)}"
 
 
 def _units(config: IngestConfig) -> Path:

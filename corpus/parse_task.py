@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from corpus import chunks, summaries
+from corpus import chunks, fingerprints, summaries
 from corpus.language import guess_language
 from corpus.licence import find_licence
 from corpus.parsed import Fault, ParsedDocument, ParseOptions, Unreadable
@@ -180,6 +180,10 @@ def _finish(
         rows.summaries = _derive(faults, "summarise", lambda: summaries.summarise(rows))
     with CLOCK.measure("chunks"):
         rows.chunks = _derive(faults, "chunk", lambda: chunks.chunk(rows, context.chunk_tokens))
+    with CLOCK.measure("fingerprints"):
+        rows.fingerprints = _derive(
+            faults, "fingerprint", lambda: fingerprints.fingerprint(rows, page_image)
+        )
     if faults:
         rows.document["status"] = "partial"
     quarantine: list[Row] = [

@@ -81,6 +81,7 @@ class ParsedImage:
     width_px: int
     height_px: int
     caption: str = ""
+    repeated_on: tuple[int, ...] = ()  # further pages with this logo in the margin
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from corpus import report, timings
+from corpus.duplicates import duplicate_rows
 from corpus.plan_file import IngestPlan
-from corpus.schema import TABLES_BY_NAME
+from corpus.schema import DERIVED_TABLES, TABLES_BY_NAME
 from corpus.sources import Source, SourceList
 from corpus.units import RowGroups, Unit, UnitRows, find_units, quarantine_row
 from workspace.errors import CorruptWorkspaceError
@@ -70,6 +71,7 @@ def publish(
     settings: dict[str, Any],
     fingerprint: str,
     generation: str,
+    similarity: float,
     seconds: float,
     cpu_s: Mapping[str, timings.CpuSeconds],
 ) -> Manifest:
@@ -79,7 +81,7 @@ def publish(
     is their sum.
     """
     folder = plan.directory
-    merge = _Merge(folder, plan, ingested, units)
+    merge = _Merge(folder, plan, ingested, units, similarity)
     merge.run()
     merge.check_complete()
     sources = ingested.sources
@@ -134,8 +136,11 @@ def _write_timings(
 class _Merge:
     """Copies rows document by document into new shards."""
 
-    def __init__(self, folder: Path, plan: StagePlan, ingested: IngestPlan, units: Path) -> None:
+    def __init__(
+        self, folder: Path, plan: StagePlan, ingested: IngestPlan, units: Path, similarity: float
+    ) -> None:
         self._folder = folder
+        self._similarity = similarity
         self._prefix = f"part-{plan.key[:8]}"
         self._sources = ingested.sources
         self._reused = ingested.reused
@@ -150,12 +155,16 @@ class _Merge:
 
     def run(self) -> None:
         for table in TABLES_BY_NAME:
-            writer = ShardWriter(self._folder, table, TABLES_BY_NAME[table], prefix=self._prefix)
-            with writer:
-                for row in self._rows(table):
-                    writer.write(row)
-            self.counts[table] = writer.rows
-            self.files += writer.files
+            if table not in DERIVED_TABLES:
+                self._write(table, self._rows(table))
+        self._write("duplicates", duplicate_rows(self._folder, self.files, self._similarity))
+
+    def _write(self, table: str, rows: Iterator[Row]) -> None:
+        writer = ShardWriter(self._folder, table, TABLES_BY_NAME[table], prefix=self._prefix)
+        with writer:
+            writer.write_all(rows)
+        self.counts[table] = writer.rows
+        self.files += writer.files
 
     def check_complete(self) -> None:
         """Every given file is in `documents` or in `quarantine`."""

@@ -4,7 +4,8 @@ In: a `ParsedDocument` (elements in reading order, before ids) and its `doc_id`.
 `DocumentRows` whose rows fit `corpus.schema`, with ids, reading order, section paths and parents.
 Ids depend on the document's bytes and the element's place and text alone.
 
-Left to others: `summaries` and `chunks` are appended by `corpus.units`; `uri`, `uris` and `name`
+Left to others: `summaries`, `chunks`, `fingerprints` and the hashes by which pages and pictures are
+compared are filled in by `corpus.parse_task`; `uri`, `uris` and `name`
 are filled in when the corpus is published, since the same bytes may lie under several names; page
 images are written straight from their spool, so `image` is null in `DocumentRows.pages`.
 """
@@ -46,6 +47,7 @@ class DocumentRows:
     modules: list[Row] = field(default_factory=list)
     summaries: list[Row] = field(default_factory=list)
     chunks: list[Row] = field(default_factory=list)
+    fingerprints: list[Row] = field(default_factory=list)
 
 
 def build_rows(doc_id: str, parsed: ParsedDocument, *, size_bytes: int) -> DocumentRows:
@@ -153,6 +155,8 @@ def _image_row(element: Row, image: ParsedImage) -> Row:
         "width_px": image.width_px,
         "height_px": image.height_px,
         "sha256": digest,
+        "phash": "",
+        "repeated_on": list(image.repeated_on),
         "image": {"bytes": image.data, "path": None},
     }
 
@@ -190,6 +194,7 @@ def _page_rows(doc_id: str, parsed: ParsedDocument) -> list[Row]:
             "image_dpi": page.image_dpi,
             "n_elements": per_page[page.page],
             "flags": list(page.flags),
+            "content_hash": "",
         }
         for page in parsed.pages
     ]

@@ -77,6 +77,8 @@ PAGES: Final = _with_images(
             ("image_dpi", pa.int32()),
             ("n_elements", pa.int32()),
             ("flags", STRINGS),  # e.g. low_resolution, garbled_text, no_text
+            # equal for pages of equal words and pictures; "" for an empty page
+            ("content_hash", pa.string()),
         ]
     ),
     "image",
@@ -145,6 +147,8 @@ IMAGES: Final = _with_images(
             ("width_px", pa.int32()),
             ("height_px", pa.int32()),
             ("sha256", pa.string()),  # of the encoded bytes: equal for a repeated logo
+            ("phash", pa.string()),  # perceptual (corpus.picture_hash), "" for a flat picture
+            ("repeated_on", pa.list_(pa.int32())),  # further pages with this logo in the margin
             ("image", IMAGE),
         ]
     ),
@@ -231,6 +235,35 @@ QUARANTINE: Final = pa.schema(
     ]
 )
 
+FINGERPRINTS: Final = pa.schema(  # one row a document, see corpus.fingerprints
+    [
+        ("doc_id", pa.string()),
+        ("n_words", pa.int32()),
+        ("words_hash", pa.string()),  # of all words in order, numbers masked
+        ("text_hash", pa.string()),  # of all words in order
+        ("signature", pa.binary()),  # MinHash, 128 uint32, numbers masked
+        ("plain_signature", pa.binary()),  # the same with the numbers
+        ("places", pa.binary()),  # pairs of uint64: place, number found there
+    ]
+)
+
+# Made from the other tables when the corpus is published. A group has at least two members, sorted
+# by (doc_id, page); `similarity` and `number_agreement` are to the group's representative.
+DUPLICATES: Final = pa.schema(
+    [
+        ("group_id", pa.string()),
+        ("kind", pa.string()),  # exact | near | variant | page | image (corpus.duplicates)
+        ("n_members", pa.int32()),
+        ("doc_id", pa.string()),
+        ("uri", pa.string()),  # of an exact copy, "" for other kinds
+        ("page", pa.int32()),  # of a page or picture, 0 for a document
+        ("image_id", pa.string()),  # of a picture, "" for other kinds
+        ("similarity", pa.float32()),  # of the words without numbers, or of the pixels; 0 to 1
+        ("number_agreement", pa.float32()),  # share of equal numbers at common places
+        ("is_representative", pa.bool_()),  # the first uri, the longest text, the first page
+    ]
+)
+
 TABLES_BY_NAME: Final[dict[str, pa.Schema]] = {
     "documents": DOCUMENTS,
     "pages": PAGES,
@@ -240,5 +273,9 @@ TABLES_BY_NAME: Final[dict[str, pa.Schema]] = {
     "chunks": CHUNKS,
     "summaries": SUMMARIES,
     "modules": MODULES,
+    "fingerprints": FINGERPRINTS,
     "quarantine": QUARANTINE,
+    "duplicates": DUPLICATES,
 }
+# Not merged document by document.
+DERIVED_TABLES: Final = frozenset({"duplicates"})

@@ -28,6 +28,7 @@ Step = Literal[
     "structure",  # pages joined to a document
     "summaries",
     "chunks",
+    "fingerprints",  # for finding duplicates
     "write",
 ]
 OTHER: Final = "other"  # opening, sniffing, imports

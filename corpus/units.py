@@ -71,6 +71,7 @@ def parsed_tables(
         "chunks": rows.chunks,
         "summaries": rows.summaries,
         "modules": rows.modules,
+        "fingerprints": rows.fingerprints,
         "quarantine": quarantine,
     }
     return UnitTables(rows.doc_id, suffix, tables)

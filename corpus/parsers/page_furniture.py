@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from corpus.parsed import Box
-from corpus.parsers.pdf_raw import RawLine, RawPage
+from corpus.parsers.pdf_raw import RawImage, RawLine, RawPage
 
 EDGE: Final = 0.12  # of the page's height
 MIN_PAGES: Final = 3
@@ -86,23 +86,29 @@ def find_furniture(pages: Iterable[RawPage]) -> Furniture:
 def drop_repeated_images(pages: Sequence[RawPage]) -> tuple[list[RawPage], int]:
     """Keep a logo at the page's edge once, where it comes again on many pages.
 
-    Returns the pages, and how many pictures were left out.
+    Returns the pages, and how many pictures were left out; the kept one names their pages.
     """
     on_pages: dict[str, list[int]] = defaultdict(list)
     for page in pages:
         for name in {image.file for image in page.images if _at_edge(image.box, page)}:
             on_pages[name].append(page.page)
     enough = max(MIN_PAGES, USUAL_SHARE * len(pages))
-    first = {name: numbers[0] for name, numbers in on_pages.items() if len(numbers) >= enough}
+    repeated = {name: numbers for name, numbers in on_pages.items() if len(numbers) >= enough}
     kept = []
     for page in pages:
         images = tuple(
-            image
+            _noting(image, repeated) if _at_edge(image.box, page) else image
             for image in page.images
-            if not _at_edge(image.box, page) or first.get(image.file, page.page) == page.page
+            if not _at_edge(image.box, page)
+            or repeated.get(image.file, [page.page])[0] == page.page
         )
         kept.append(replace(page, images=images))
     return kept, sum(len(page.images) for page in pages) - sum(len(page.images) for page in kept)
+
+
+def _noting(image: RawImage, repeated: Mapping[str, list[int]]) -> RawImage:
+    """The logo that is kept, with the other pages on which it stands."""
+    return replace(image, repeated_on=tuple(repeated.get(image.file, [0])[1:]))
 
 
 def _at_edge(box: Box, page: RawPage) -> bool:

@@ -46,6 +46,7 @@ class RawImage:
     height_px: int
     file: str
     kind: str = "raster"  # raster | vector
+    repeated_on: tuple[int, ...] = ()  # pages on which it was left out again
 
 
 @dataclass(frozen=True)

@@ -263,7 +263,9 @@ def _table_element(page: int, table: RawTable, caption: str) -> ParsedElement:
 def _image_element(
     page: int, image: RawImage, caption: str, labels: Sequence[str], load_image: LoadImage
 ) -> ParsedElement:
-    picture = ParsedImage(load_image(image.file), image.width_px, image.height_px, caption)
+    picture = ParsedImage(
+        load_image(image.file), image.width_px, image.height_px, caption, image.repeated_on
+    )
     text = " ".join(label for label in labels if label)
     return ParsedElement(
         "Image", text, page, image.box, metadata={"kind": image.kind}, image=picture
