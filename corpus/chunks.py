@@ -12,7 +12,7 @@ Tokens are estimated, since no tokenizer is at hand here: see `count_tokens`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -51,12 +51,13 @@ class _Draft:
     pages: set[int] = field(default_factory=set)
     tokens: int = 0
 
-    def add(self, element: Row, text: str) -> None:
+    def add(self, element: Row, text: str, pages: Iterable[int] = ()) -> None:
+        """`pages` where the text is on others than the element's first."""
         if text:
             self.parts.append(text)
             self.tokens += count_tokens(text)
         self.element_ids.append(element["element_id"])
-        self.pages.add(element["page"])
+        self.pages.update(pages or (element["page"],))
 
 
 def chunk(document: DocumentRows, max_tokens: int) -> list[Row]:
@@ -124,16 +125,19 @@ def _whole(element: Row, table: Row | None, max_tokens: int) -> Iterator[_Draft]
         head = "\n".join([*([caption, ""] if caption else []), *written[:2]])
         lines = written[2:]
     whole = "\n".join([*([head] if head else []), *lines])
+    pages = list(table["pages"]) if table is not None else []
     if count_tokens(whole) <= WHOLE_FACTOR * max_tokens:
-        yield from _pieces(kind, element, [whole])
+        yield from _pieces(kind, element, [whole], pages)
         return
-    yield from _pieces(kind, element, _by_lines(head, lines, max_tokens))
+    yield from _pieces(kind, element, _by_lines(head, lines, max_tokens), pages)
 
 
-def _pieces(kind: str, element: Row, texts: list[str]) -> Iterator[_Draft]:
+def _pieces(
+    kind: str, element: Row, texts: list[str], pages: Iterable[int] = ()
+) -> Iterator[_Draft]:
     for text in texts:
         draft = _draft(kind, element)
-        draft.add(element, text)
+        draft.add(element, text, pages)
         yield draft
 
 

@@ -64,6 +64,7 @@ class ParsedCell:
     col_span: int = 1
     is_header: bool = False
     bbox_pt: Box | None = None
+    page: int = 0  # 0: the table's first page
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def _table_row(element: Row, table: ParsedTable) -> Row:
         "caption": table.caption,
         "n_rows": max((cell.row + cell.row_span for cell in cells), default=0),
         "n_cols": max((cell.col + cell.col_span for cell in cells), default=0),
-        "cells": [_cell(cell) for cell in cells],
+        "cells": [_cell(cell, element["page"]) for cell in cells],
         "html": table_views.html(cells),
         "markdown": table_views.markdown(cells),
         "columns_json": table_views.columns_json(cells),
@@ -130,7 +130,7 @@ def _table_row(element: Row, table: ParsedTable) -> Row:
     }
 
 
-def _cell(cell: ParsedCell) -> Row:
+def _cell(cell: ParsedCell, first_page: int) -> Row:
     return {
         "row": cell.row,
         "col": cell.col,
@@ -138,6 +138,7 @@ def _cell(cell: ParsedCell) -> Row:
         "col_span": cell.col_span,
         "is_header": cell.is_header,
         "text": cell.text,
+        "page": cell.page or first_page,
         "bbox_pt": _box(cell.bbox_pt),
     }
 

@@ -108,6 +108,7 @@ CELL: Final = pa.struct(
         ("col_span", pa.int32()),
         ("is_header", pa.bool_()),
         ("text", pa.string()),
+        ("page", pa.int32()),  # that `bbox_pt` is on; a table may go over several
         ("bbox_pt", BOX),
     ]
 )
@@ -129,7 +130,7 @@ TABLES: Final = pa.schema(
         # JSON list, one per column: {"name", "kind": "number"|"text", "unit", "values": [...]}
         # numbers as floats (null where a cell is empty), body rows only.
         ("columns_json", pa.string()),
-        ("bbox_pt", BOX),
+        ("bbox_pt", BOX),  # of its part on the first page
         ("section_path", STRINGS),
     ]
 )

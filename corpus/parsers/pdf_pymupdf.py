@@ -119,8 +119,7 @@ class PymupdfDocument:
         if len(drawings) > 4 * MAX_DRAWINGS:
             return tables.FoundTables(())
         mode = "fast" if len(drawings) > MAX_DRAWINGS else self._options.table_detection
-        n_strokes = sum(len(path["items"]) for path in drawings)
-        return tables.find_tables(page, blocks, mode, n_strokes)
+        return tables.find_tables(page, blocks, mode, drawings)
 
     def _render(self, page: Any) -> tuple[bytes, int, list[str]]:
         dpi = fit_dpi(

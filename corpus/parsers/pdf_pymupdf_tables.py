@@ -17,11 +17,14 @@ from typing import Any, Final, NamedTuple
 from corpus.parsed import Box, ParsedCell
 from corpus.parsers.boxes import enclose
 from corpus.parsers.pdf_raw import RawBlock, RawLine, RawTable
+from corpus.parsers.table_grid import Rule, Word
+from corpus.parsers.table_mending import mend
 
 _CAPTION: Final = re.compile(r"^table\s+[\dA-Z]", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"^[\s\d.,+\-−%xX()/]+$")
 # Rules drawn as thin boxes leave slivers between their two edges.
 SLIVER_PT: Final = 6.0
+MAX_RULE_PT: Final = 3.0
 # Two rows and two columns need three rules at least; most pages of prose have none.
 MIN_STROKES: Final = 3
 
@@ -31,12 +34,21 @@ class FoundTables(NamedTuple):
     flags: tuple[str, ...] = ()
 
 
-def find_tables(page: Any, blocks: Sequence[RawBlock], mode: str, n_strokes: int) -> FoundTables:
-    """Tables of `page` in points of the page as shown; `n_strokes` are its lines and boxes."""
-    if mode == "full" or (mode == "routed" and _looks_tabular(blocks)):
-        return _find_with_layout(page)
-    if n_strokes < MIN_STROKES:
+def find_tables(
+    page: Any, blocks: Sequence[RawBlock], mode: str, drawings: Sequence[dict[str, Any]]
+) -> FoundTables:
+    """Tables of `page` in points of the page as shown; `drawings` are its vector paths."""
+    tabular = mode == "full" or (mode == "routed" and _looks_tabular(blocks))
+    n_strokes = sum(len(path["items"]) for path in drawings)
+    if not tabular and n_strokes < MIN_STROKES:
         return FoundTables(())
+    # Before the search, which rewrites a rotated page.
+    words, rules = _words(page), _rules(page, drawings)
+    found = _find_with_layout(page) if tabular else _find_ruled(page, mode)
+    return found._replace(tables=tuple(_mended(table, words, rules) for table in found.tables))
+
+
+def _find_ruled(page: Any, mode: str) -> FoundTables:
     ruled = page.find_tables(use_layout=False)
     if ruled is None:
         return FoundTables((), ("table_error",))
@@ -44,6 +56,41 @@ def find_tables(page: Any, blocks: Sequence[RawBlock], mode: str, n_strokes: int
     if found and mode == "routed":
         return _find_with_layout(page)
     return FoundTables(tuple(found))
+
+
+def _words(page: Any) -> list[Word]:
+    import pymupdf
+
+    matrix = page.rotation_matrix
+    return [
+        Word(str(item[4]), to_box(pymupdf.Rect(item[:4]) * matrix))
+        for item in page.get_text("words", sort=False)
+    ]
+
+
+def _rules(page: Any, drawings: Sequence[dict[str, Any]]) -> list[Rule]:
+    """Horizontal lines of the page as shown; some are drawn as thin boxes."""
+    import pymupdf
+
+    matrix = page.rotation_matrix
+    found = []
+    for path in drawings:
+        for item in path["items"]:
+            if item[0] == "l":
+                box = pymupdf.Rect(*item[1], *item[2]).normalize() * matrix
+            elif item[0] == "re":
+                box = pymupdf.Rect(item[1]) * matrix
+            else:
+                continue
+            if box.y1 - box.y0 <= MAX_RULE_PT < box.x1 - box.x0:
+                found.append(Rule(float(box.x0), float(box.x1), float(box.y0 + box.y1) / 2))
+    return found
+
+
+def _mended(table: RawTable, words: Sequence[Word], rules: Sequence[Rule]) -> RawTable:
+    cells = mend(table.cells, words, rules)
+    boxes = [cell.bbox_pt for cell in cells if cell.bbox_pt]
+    return RawTable(enclose(boxes) if boxes else table.box, cells)
 
 
 def _find_with_layout(page: Any) -> FoundTables:

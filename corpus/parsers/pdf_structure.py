@@ -2,14 +2,14 @@
 
 In: every `RawPage` of a document, its outline, and a way to fetch picture bytes. Out: a
 `ParsedDocument`. Headers, footers and headings need the whole document, which is why this runs
-after all pages are read. Does not join tables over page breaks, and does no OCR.
+after all pages are read. Does no OCR.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -33,6 +33,7 @@ from corpus.parsers.page_furniture import (
     find_furniture,
     page_lines,
 )
+from corpus.parsers.page_tables import JoinedTables, PageRegions, Region, join_tables
 from corpus.parsers.paragraphs import BULLET, LIST_MARKER, Paragraph, join_broken, split_block
 from corpus.parsers.pdf_raw import RawImage, RawLine, RawOutline, RawPage, RawTable
 from corpus.parsers.reading_order import sort_reading_order
@@ -46,15 +47,13 @@ _NUMBER_ALONE: Final = re.compile(
     r"^(?:\d{1,2}(?:\.\d{1,2}){0,3}|[A-Z]|(?:chapter|appendix|part)\s+[\dA-Z]+)\.?$", re.IGNORECASE
 )
 
-_Region = Paragraph | RawTable | RawImage
-
 
 @dataclass
 class _Page:
     """A page taken apart: what flows, and what stands outside the flow."""
 
     raw: RawPage
-    regions: list[_Region] = field(default_factory=list)
+    regions: list[Region] = field(default_factory=list)
     headers: list[tuple[str, RawLine]] = field(default_factory=list)
     footers: list[tuple[str, RawLine]] = field(default_factory=list)
     labels: dict[int, list[str]] = field(default_factory=dict)  # picture -> words drawn in it
@@ -72,12 +71,16 @@ def build_document(
         [(p.raw.page, item) for p in parts for item in p.regions if isinstance(item, Paragraph)],
         outline.bookmarks,
     )
+    captions = [_captions_of_objects(part) for part in parts]
+    joined = join_tables(
+        [PageRegions(p.raw, p.regions, own) for p, own in zip(parts, captions, strict=True)]
+    )
     elements: list[ParsedElement] = []
     parsed_pages = []
-    for part in parts:
-        found = _page_elements(part, headings, load_image)
-        elements += found
-        parsed_pages.append(_parsed_page(part.raw, found))
+    for part, own in zip(parts, captions, strict=True):
+        found = _page_elements(part, own, headings, load_image)
+        parsed_pages.append(_parsed_page(part.raw, [element for _, element in found]))
+        elements += _with_joined_tables(part.raw.page, found, joined)
     metadata = dict(outline.metadata)
     left_out = {
         "tiny_images_left_out": sum(page.n_tiny_images for page in pages),
@@ -142,7 +145,7 @@ def _take_apart(page: RawPage, furniture: Furniture) -> _Page:
                 flowing.append(line)
         paragraphs += split_block(flowing)
     upright = [paragraph for paragraph in paragraphs if paragraph.upright]
-    regions: list[_Region] = [*upright, *page.tables, *page.images]
+    regions: list[Region] = [*upright, *page.tables, *page.images]
     ordered = sort_reading_order(regions, lambda region: region.box)
     # Text that runs up or down a margin would cut through the columns beside it.
     turned = [paragraph for paragraph in paragraphs if not paragraph.upright]
@@ -161,8 +164,8 @@ def _inside_object(part: _Page, line: RawLine) -> bool:
     return False
 
 
-def _join_neighbours(regions: Sequence[_Region]) -> list[_Region]:
-    joined: list[_Region] = []
+def _join_neighbours(regions: Sequence[Region]) -> list[Region]:
+    joined: list[Region] = []
     run: list[Paragraph] = []
     for region in regions:
         if isinstance(region, Paragraph):
@@ -174,44 +177,69 @@ def _join_neighbours(regions: Sequence[_Region]) -> list[_Region]:
 
 
 def _page_elements(
-    part: _Page, headings: HeadingModel, load_image: LoadImage
-) -> list[ParsedElement]:
-    captions = _captions_of_objects(part)
+    part: _Page, captions: Mapping[int, int], headings: HeadingModel, load_image: LoadImage
+) -> list[tuple[int, ParsedElement]]:
+    """Elements of the page by itself, each with its place among the regions (-1: furniture)."""
     images = list(part.raw.images)
-    flow: list[ParsedElement] = []
+    flow: list[tuple[int, ParsedElement]] = []
     for index, region in enumerate(part.regions):
-        caption = captions.get(index, "")
+        caption = _region_text(part.regions[captions[index]]) if index in captions else ""
         if isinstance(region, RawTable):
-            flow.append(_table_element(part.raw.page, region, caption))
+            table = ParsedTable(region.cells, caption, (part.raw.page,))
+            element = _table_element(part.raw.page, region.box, table)
         elif isinstance(region, RawImage):
             labels = part.labels.get(images.index(region), [])
-            flow.append(_image_element(part.raw.page, region, caption, labels, load_image))
+            element = _image_element(part.raw.page, region, caption, labels, load_image)
         else:
             element = _text_element(part.raw.page, region, headings)
-            if flow and element.category == "Title" and _NUMBER_ALONE.match(flow[-1].text.strip()):
-                element = _with_number(flow.pop(), element)
-            flow.append(element)
+            if flow and element.category == "Title" and _NUMBER_ALONE.match(_text_of(flow[-1])):
+                element = _with_number(flow.pop()[1], element)
+        flow.append((index, element))
     return [
-        *(_furniture_element(part.raw.page, item) for item in part.headers),
+        *((-1, _furniture_element(part.raw.page, item)) for item in part.headers),
         *flow,
-        *(_furniture_element(part.raw.page, item) for item in part.footers),
+        *((-1, _furniture_element(part.raw.page, item)) for item in part.footers),
     ]
 
 
-def _captions_of_objects(part: _Page) -> dict[int, str]:
-    """Position of a table or picture among the regions -> its caption."""
-    found: dict[int, str] = {}
+def _text_of(item: tuple[int, ParsedElement]) -> str:
+    return item[1].text.strip()
+
+
+def _region_text(region: Region) -> str:
+    assert isinstance(region, Paragraph)
+    return region.text
+
+
+def _with_joined_tables(
+    page: int, found: Sequence[tuple[int, ParsedElement]], joined: JoinedTables
+) -> list[ParsedElement]:
+    """The page's elements, with tables that begin here whole and the rest of others left out."""
+    kept: list[ParsedElement] = []
+    for index, element in found:
+        table = joined.get((page, index), element.table)
+        if element.table is None:
+            kept.append(element)
+        elif table is not None:
+            assert element.bbox_pt is not None
+            kept.append(_table_element(page, element.bbox_pt, table))
+    return kept
+
+
+def _captions_of_objects(part: _Page) -> dict[int, int]:
+    """Position of a table or picture among the regions -> that of its caption."""
+    found: dict[int, int] = {}
     for kind, wanted in (("table", RawTable), ("figure", RawImage)):
         captions = [
-            region
-            for region in part.regions
+            i
+            for i, region in enumerate(part.regions)
             if isinstance(region, Paragraph) and caption_kind(region.text) == kind
         ]
         objects = [i for i, region in enumerate(part.regions) if isinstance(region, wanted)]
         matched = match_captions(
-            [caption.box for caption in captions], [part.regions[i].box for i in objects]
+            [part.regions[i].box for i in captions], [part.regions[i].box for i in objects]
         )
-        found.update({objects[item]: captions[n].text for item, n in matched.items()})
+        found.update({objects[item]: captions[n] for item, n in matched.items()})
     return found
 
 
@@ -250,14 +278,12 @@ def _is_prose(text: str) -> bool:
     return len(words) >= 4 and sum(1 for word in words if word[:1].isalpha()) >= len(words) / 2
 
 
-def _table_element(page: int, table: RawTable, caption: str) -> ParsedElement:
+def _table_element(page: int, box: Box, table: ParsedTable) -> ParsedElement:
     rows: dict[int, list[str]] = {}
     for cell in sorted(table.cells, key=lambda cell: (cell.row, cell.col)):
         rows.setdefault(cell.row, []).append(cell.text)
     text = "\n".join(" | ".join(cells) for cells in rows.values())
-    return ParsedElement(
-        "Table", text, page, table.box, table=ParsedTable(table.cells, caption, (page,))
-    )
+    return ParsedElement("Table", text, page, box, table=table)
 
 
 def _image_element(

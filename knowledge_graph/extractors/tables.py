@@ -133,7 +133,7 @@ def _extract_row(
         found.relations.append(
             Relation(
                 row["doc_id"],
-                int(row["page"]),
+                _page(line.cells[fact.col], row),
                 row["order"],
                 row["element_id"],
                 row["table_id"],
@@ -183,7 +183,7 @@ def _mention(
 ) -> Mention:
     return Mention(
         row["doc_id"],
-        int(row["page"]),
+        _page(cell, row),
         row["order"],
         row["element_id"],
         NOT_FROM_TEXT,
@@ -196,6 +196,11 @@ def _mention(
         slot,
         _box(cell, row),
     )
+
+
+def _page(cell: Cell | None, row: Mapping[str, Any]) -> int:
+    """The page that the cell stands on, else the table's first."""
+    return int((cell or {}).get("page") or row["page"])
 
 
 def _box(cell: Cell | None, row: Mapping[str, Any]) -> list[float] | None:
