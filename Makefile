@@ -9,7 +9,7 @@ APT_SLURM := slurmctld slurmd slurm-client munge
 APT_BROWSER := chromium
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-slurm serve test lint types unit bench lock clean
+.PHONY: help setup demo demo-slurm serve browse test lint types unit bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}'
@@ -28,6 +28,9 @@ demo-slurm: setup ## the demo's training on a real Slurm cluster started on this
 serve: setup ## Prefect server, deployments and a worker; prints the address of the UI
 	@deploy/setup apt $(APT_TOOLS)
 	@$(PY) -m flows.serve
+
+browse: setup ## look at the corpus of WORKSPACE in a browser; prints the address
+	@$(PY) -m corpus.browser --workspace $(WORKSPACE)
 
 test: setup ## everything that CI runs: lint, types, tests
 	@deploy/setup apt $(APT_TOOLS) $(APT_SLURM) $(APT_BROWSER) yosys-doc

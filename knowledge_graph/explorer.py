@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from knowledge_graph.layout import place_circles
 from workspace import publish
+from workspace.page_style import page_style
 from workspace.shards import Row
 
 MAX_COMMUNITIES: Final = 140
@@ -52,8 +53,9 @@ def write_explorer(target: Path, tables: GraphTables, *, limit: int, seed: int) 
 
     data = _Page(tables, limit, seed).data()
     environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True)
+    own_style = (_TEMPLATES / "explorer.css").read_text(encoding="utf-8")
     page = environment.get_template("explorer.html.j2").render(
-        style=Markup((_TEMPLATES / "explorer.css").read_text(encoding="utf-8")),  # noqa: S704
+        style=Markup(page_style() + own_style),  # noqa: S704
         script=Markup((_TEMPLATES / "explorer.js").read_text(encoding="utf-8")),  # noqa: S704
         data=Markup(embed_json(data)),  # noqa: S704  escaped by embed_json
     )

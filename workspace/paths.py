@@ -56,6 +56,11 @@ class Workspace:
         return self.root / ".cluster"
 
     @property
+    def cache(self) -> Path:
+        """What can be made again at any time."""
+        return self.root / ".cache"
+
+    @property
     def locks(self) -> Path:
         return self.root / ".locks"
 

@@ -1,0 +1,1 @@
+"""The corpus browser: page images with boxes, tables beside their picture, search, quarantine."""
