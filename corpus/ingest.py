@@ -33,6 +33,7 @@ from corpus.timings import TimingLog, read_logs
 from corpus.units import Unit, find_units
 from corpus.worker_pool import close_warm_pools, warm_pool
 from workspace.config import StageConfig, hash_json, setting
+from workspace.locking import file_lock
 from workspace.manifest import Manifest, find_published, stage_key
 from workspace.paths import Workspace
 from workspace.publish import sweep_temporary, write_json
@@ -44,6 +45,8 @@ SHARD_BYTES: Final = 32 << 20
 MAX_SHARDS: Final = 500
 # Settings that are read when the corpus is published, not when documents are parsed.
 PUBLISH_ONLY: Final = frozenset({"near_duplicate_similarity"})
+ORPHANS_WAIT_S: Final = 180.0
+SHARD_WAIT_S: Final = 3600.0
 
 
 class IngestConfig(StageConfig):
@@ -203,7 +206,9 @@ def plan(config: IngestConfig) -> StagePlan:
     if seen.published is not None:
         return StagePlan(STAGE, seen.key, folder, (), seen.inputs, seen.published)
     folder.mkdir(parents=True, exist_ok=True)
-    sweep_temporary(folder)
+    # Workers of a killed run on a cluster take a minute to end.
+    with file_lock(_writers_lock(config), f"{folder}: a shard", wait_s=ORPHANS_WAIT_S):
+        sweep_temporary(folder)
     write_plan(_plan_path(config), IngestPlan(seen.found, seen.reused))
     return StagePlan(STAGE, seen.key, folder, tuple(make_shards(seen.fresh)), seen.inputs)
 
@@ -235,10 +240,19 @@ def process(
     config: IngestConfig, shard: Shard, progress: Callable[[int], None] | None = None
 ) -> ShardReport:
     """Parse the shard's documents; `progress` is called with the kilobytes done."""
+    own = config.folder / ".work" / "locks" / f"shard-{shard.index}.lock"
+    # A worker that was believed lost may still be at this shard: two would share a spool.
+    with (
+        file_lock(_writers_lock(config), f"{config.folder}: a plan", shared=True, wait_s=60),
+        file_lock(own, f"{config.folder}: shard {shard.index}", wait_s=SHARD_WAIT_S),
+    ):
+        return _process(config, shard, progress or (lambda kilobytes: None))
+
+
+def _process(config: IngestConfig, shard: Shard, advance: Callable[[int], None]) -> ShardReport:
     started = time.monotonic()
     units = _units(config)
     units.mkdir(parents=True, exist_ok=True)
-    advance = progress or (lambda kilobytes: None)
     stored = read_plan(_plan_path(config)).sources
     documents = {source.doc_id: source for source in stored.documents}
     wanted = [documents[doc_id] for doc_id in shard.items]
@@ -308,6 +322,11 @@ def _generation(config: IngestConfig) -> str:
 def _units(config: IngestConfig) -> Path:
     # Not under the plan's key: a file added after a kill must not cost the work done before it.
     return config.folder / ".work" / f"units-{_generation(config)}"
+
+
+def _writers_lock(config: IngestConfig) -> Path:
+    """Shared by all that process shards."""
+    return Workspace(config.workspace).locks / f"{STAGE}-shards.lock"
 
 
 def _timings(units: Path) -> Path:

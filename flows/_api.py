@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import secrets
 import shutil
 import socket
 import sqlite3
@@ -23,7 +24,7 @@ import tempfile
 import time
 import tomllib
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -62,8 +63,11 @@ def apply_environment() -> None:
 
 
 @contextlib.contextmanager
-def prefect_api() -> Iterator[str]:
-    """The address of a live API, set as `PREFECT_API_URL`. Call before importing Prefect."""
+def prefect_api(*, public: bool = False) -> Iterator[str]:
+    """The address of a live API, set as `PREFECT_API_URL`. Call before importing Prefect.
+
+    A `public` one can be reached from other machines; a temporary one then wants a password.
+    """
     apply_environment()
     # A terminal shows our own lines and errors; Prefect's would say the same a second time.
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
@@ -81,7 +85,7 @@ def prefect_api() -> Iterator[str]:
         with _environment(PREFECT_API_URL=served):
             yield served
         return
-    with temporary_api() as address:
+    with temporary_api(public=public) as address:
         yield address
 
 
@@ -137,22 +141,30 @@ def answers(api_url: str, *, timeout_s: float) -> bool:
 
 
 @contextlib.contextmanager
-def temporary_api(*, timeout_s: float = START_TIMEOUT_S) -> Iterator[str]:
+def temporary_api(*, timeout_s: float = START_TIMEOUT_S, public: bool = False) -> Iterator[str]:
     """Start a Prefect API of our own on a free port, with an empty database; gone at the end."""
+    host = own_address() if public else "127.0.0.1"
+    secret = {}
+    if public:
+        login = f"dsm:{secrets.token_urlsafe(24)}"
+        secret = {"PREFECT_SERVER_API_AUTH_STRING": login, "PREFECT_API_AUTH_STRING": login}
     home = Path(tempfile.mkdtemp(prefix="dsm-prefect-"))
     template = _template()
     if template.exists():
         shutil.copyfile(template, home / _DATABASE)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
-        listener.bind(("127.0.0.1", 0))
+        listener.bind((host, 0))
         listener.listen(128)
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
-        server = _start_server(home, listener)
+        address = f"http://{host}:{listener.getsockname()[1]}/api"
+        server = _start_server(home, listener, secret)
     try:
         # Importing takes seconds; the server starts meanwhile. Settings are read at import, so
         # the address must be set first.
         with _environment(
-            PREFECT_API_URL=address, PREFECT_HOME=str(home), PREFECT_LOGGING_TO_API_ENABLED="false"
+            PREFECT_API_URL=address,
+            PREFECT_HOME=str(home),
+            PREFECT_LOGGING_TO_API_ENABLED="false",
+            **secret,
         ):
             import prefect  # noqa: F401
 
@@ -166,9 +178,23 @@ def temporary_api(*, timeout_s: float = START_TIMEOUT_S) -> Iterator[str]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _start_server(home: Path, listener: socket.socket) -> subprocess.Popen[bytes]:
+def own_address() -> str:
+    """The address under which other machines of the network reach this one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Nothing is sent: the kernel only chooses the interface.
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+def _start_server(
+    home: Path, listener: socket.socket, secret: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     environment = {
         **os.environ,
+        **secret,
         "PREFECT_HOME": str(home),
         "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home / _DATABASE}",
         "PREFECT_UI_ENABLED": "false",

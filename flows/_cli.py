@@ -113,7 +113,7 @@ def _run(door: Door[ConfigT, Any], config: ConfigT) -> int:
     start = time.monotonic()
     result = door.settled(config)
     if result is None:
-        with prefect_api():
+        with prefect_api(public=_needs_nodes(config)):
             result = _run_flow(door, config)
     summary = door.summarise(result)
     print_summary(summary, seconds=time.monotonic() - start)
@@ -129,6 +129,14 @@ def _run_flow(door: Door[ConfigT, ResultT], config: ConfigT) -> ResultT:
         return door.flow()(config.model_dump(exclude_unset=True))
     except CancelledRun as error:
         raise DsmError(f"cancelled: {error}") from error
+
+
+def _needs_nodes(config: StageConfig) -> bool:
+    """Whether tasks will run on other machines, which must reach the API."""
+    own = getattr(config, "cluster", None) or getattr(
+        getattr(config, "ingest", None), "cluster", None
+    )
+    return own not in (None, "local")
 
 
 def _refuse_program_folder(config: StageConfig) -> None:

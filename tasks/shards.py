@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import logging
 import time
+import urllib.parse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from prefect import Task
+from prefect.settings import PREFECT_API_URL
 
 from tasks.cancellation import CancellationCheck
 from tasks.cluster import MAX_LOSSES, ClusterConfig, DaskCluster, WorkerWatch, open_cluster
-from workspace.errors import DsmError
+from workspace.errors import DsmError, UserError
 from workspace.progress import Advance
 from workspace.stage import Shard, ShardReport
 
 log = logging.getLogger(__name__)
 
 POLL_S = 1.0
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ProcessTask = Task[..., ShardReport]
 ConfigT = TypeVar("ConfigT")
 
@@ -70,11 +73,24 @@ def run_on_cluster(
         open_cluster(cluster, name=name, n_shards=len(shards), folder=folder) as dask,
         DaskTaskRunner(cluster=dask.cluster) as runner,
     ):
+        _require_reachable_api(cluster)
         waiting = {}
         for shard in shards:
             parameters = {"config": settings, "shard": shard, "advance": count_nothing}
             waiting[runner.submit(process, parameters=parameters)] = shard
         _await_all(waiting, dask, advance)
+
+
+def _require_reachable_api(cluster: ClusterConfig) -> None:
+    """Nodes report each task run; an API on this machine's loopback they cannot reach."""
+    url = PREFECT_API_URL.value() or ""
+    if cluster.scheduler_host in LOOPBACK or urllib.parse.urlsplit(url).hostname not in LOOPBACK:
+        return
+    raise UserError(
+        f"cluster: the nodes cannot reach the Prefect API at {url}: serve it on an address of this "
+        "machine and set PREFECT_API_URL to that, or stop it, so that the run starts one of its "
+        "own. If this machine is the only node, set scheduler_host: 127.0.0.1 in the cluster file"
+    )
 
 
 def count_nothing(n: int) -> None:

@@ -22,17 +22,26 @@ from workspace.paths import Workspace, safe_name
 @contextmanager
 def stage_lock(workspace: Workspace, stage: str, *, wait_s: float = 0.0) -> Iterator[None]:
     """Hold the exclusive lock of `stage`. Raises `WorkspaceBusyError` naming the holder."""
-    workspace.locks.mkdir(parents=True, exist_ok=True)
     path = workspace.locks / f"{safe_name(stage)}.lock"
+    with file_lock(path, _what(path, stage), wait_s=wait_s):
+        yield
+
+
+@contextmanager
+def file_lock(
+    path: Path, what: str, *, shared: bool = False, wait_s: float = 0.0
+) -> Iterator[None]:
+    """Hold a lock on `path`. Raises `WorkspaceBusyError` with `what` and the last holder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as stream:
         deadline = time.monotonic() + wait_s
         while True:
             try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(stream, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise WorkspaceBusyError(_busy_message(path, stage)) from None
+                    raise WorkspaceBusyError(_busy_message(path, what)) from None
                 time.sleep(0.2)
         stream.truncate(0)
         json.dump({"host": socket.gethostname(), "pid": os.getpid()}, stream)
@@ -40,13 +49,14 @@ def stage_lock(workspace: Workspace, stage: str, *, wait_s: float = 0.0) -> Iter
         yield
 
 
-def _busy_message(path: Path, stage: str) -> str:
+def _what(path: Path, stage: str) -> str:
+    return f"{path.parent.parent}: stage '{stage}'"
+
+
+def _busy_message(path: Path, what: str) -> str:
     try:
         holder = json.loads(path.read_text(encoding="utf-8"))
         who = f"process {holder['pid']} on {holder['host']}"
     except (OSError, ValueError, KeyError):
         who = "another process"
-    return (
-        f"{path.parent.parent}: stage '{stage}' is being written by {who}. "
-        "Wait for it, stop it, or use another --workspace."
-    )
+    return f"{what} is being written by {who}. Wait for it, stop it, or use another --workspace."

@@ -136,6 +136,32 @@ def queued_jobs() -> str:
     return shown.stdout.strip()
 
 
+def test_the_command_starts_an_api_that_nodes_reach(
+    documents: Path, tmp_path: Path, cluster_file: Callable[..., Path]
+) -> None:
+    """The temporary API listens on an address of this machine, and wants its password."""
+    path = cluster_file(scheduler_host=None, maximum_jobs=1)
+    home = {"HOME": str(tmp_path), "PREFECT_HOME": str(tmp_path / "prefect"), "PREFECT_API_URL": ""}
+    arguments = ["--workspace", str(tmp_path / "w"), "--cluster", str(path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.ingest", str(documents / "note0.md"), *arguments],
+        env={**os.environ, **home},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ingest: done" in done.stdout
+    assert [row["name"] for row in tables(tmp_path / "w")["documents"]] == ["note0.md"]
+
+
+def test_an_api_on_the_loopback_is_refused(
+    documents: Path, tmp_path: Path, cluster_file: Callable[..., Path]
+) -> None:
+    path = cluster_file(scheduler_host=None)
+    with pytest.raises(UserError, match="the nodes cannot reach the Prefect API at http://127"):
+        ingest(configure(documents, tmp_path / "w", cluster=str(path)))
+
+
 def test_a_shard_that_kills_its_workers_is_named(
     documents: Path, tmp_path: Path, cluster_file: Callable[..., Path]
 ) -> None:
