@@ -237,7 +237,7 @@ def _checked(box: Box, cells: list[ParsedCell]) -> RawTable | None:
     rows = {cell.row for cell in cells if cell.text}
     columns = {cell.col for cell in cells if cell.text}
     filled = sum(1 for cell in cells if cell.text)
-    if len(rows) < 2 or len(columns) < 2 or filled < 4:
+    if len(rows) < 2 or len(columns) < 2 or filled < 3:
         return None
     return RawTable(box, tuple(cells))
 

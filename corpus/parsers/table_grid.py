@@ -105,9 +105,7 @@ class Grid:
         self.box = enclose(s.box for s in self.slots if s.box)
         self.rules = merge_rules([*rules, *dashes], self.box)
         self._assign([word for word in words if word not in drawn])
-        for slot in self.slots:
-            if _DRAWN_WITH_DASHES.fullmatch(slot.text.replace(" ", "")):
-                slot.text, slot.words = "", []
+        self._drop_drawn_rules()
         self.height = median([w.height for s in self.slots for w in s.words] or [10.0])
 
     def _assign(self, words: Sequence[Word]) -> None:
@@ -124,6 +122,15 @@ class Grid:
             # Turned text, or words that another cell claimed: not ours to rearrange.
             if sorted(own) != sorted("".join(w.text for w in slot.words)):
                 slot.words = []
+
+    def _drop_drawn_rules(self) -> None:
+        """Rules that are typed as dashes are no text, nor do they make a row."""
+        drawn = [s for s in self.slots if _DRAWN_WITH_DASHES.fullmatch(s.text.replace(" ", ""))]
+        for slot in drawn:
+            slot.text, slot.words = "", []
+        for row in sorted({slot.row for slot in drawn}, reverse=True):
+            if not any(slot.text for slot in self.slots if slot.row <= row <= slot.last_row):
+                self.drop_row(row)
 
     @property
     def n_rows(self) -> int:

@@ -18,10 +18,8 @@ MAX_DEPTH: Final = 6
 OFF_CENTRE: Final = 0.8
 
 
-def mend_header(grid: Grid) -> None:
-    """Find the header's rows, then its spans; marks its cells."""
-    _drop_title(grid)
-    depth = _depth(grid)
+def mend_header(grid: Grid, depth: int) -> int:
+    """Find the spans of the first `depth` rows and mark them; returns how many rows are left."""
     if depth:
         for row in range(depth - 1):
             _rejoin_lines(grid, row)
@@ -35,9 +33,10 @@ def mend_header(grid: Grid) -> None:
             slot.is_header = slot.row < depth or (slot.is_header and _is_section(grid, slot, depth))
     for row in range(depth, grid.n_rows):
         _span_section(grid, row, depth)
+    return depth
 
 
-def _drop_title(grid: Grid) -> None:
+def drop_title(grid: Grid) -> None:
     """A lone text above the rule that opens the table is not part of it."""
     edges = grid.row_edges(0)
     first = grid.filled(0)
@@ -60,7 +59,7 @@ def _rules_below(grid: Grid, rule: Rule) -> list[Rule]:
     return [r for r in grid.rules if rule.y < r.y < rule.y + 4 * grid.height]
 
 
-def _depth(grid: Grid) -> int:
+def header_depth(grid: Grid) -> int:
     """Rows above the first rule across the whole table, else the rows that the detector marked."""
     marked = _marked(grid)
     for row in range(min(MAX_DEPTH, grid.n_rows - 1)):

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from corpus import table_views
 from corpus.measures import is_empty, parse_number
 from corpus.parsed import Box, ParsedCell
+from corpus.parsers.table_rows import OPEN_END
 
 # Facing pages have their margins the other way round.
 MAX_SHIFT_PT: Final = 80.0
@@ -30,6 +31,7 @@ MIN_COLUMN_OVERLAP: Final = 0.5
 # Where a part without caption or header must start and where the one before it must end.
 UPPER_SHARE: Final = 0.35
 LOWER_SHARE: Final = 0.6
+MAX_HEADER_ROWS: Final = 4
 
 _LABEL: Final = re.compile(
     r"^\s*(?:table|tab\.|tabelle|tableau|表)\s*([A-Z]?[-.]?\d+(?:[-.–]\d+)*|[IVXLC]+)",
@@ -38,10 +40,6 @@ _LABEL: Final = re.compile(
 _CONTINUED: Final = re.compile(
     r"[(\[—–-]?\s*\b(?:cont(?:inued|inuation|['’.]?d)?|fortsetzung|suite)\b\.?\s*[)\]]?|[（(]?续表?[)）]?",
     re.IGNORECASE,
-)
-_OPEN_END: Final = re.compile(
-    r"(?:[,;(\[{/&+=–-]|\b(?:a|an|and|are|as|at|be|by|for|from|in|into|is|of|on|or|that|the|to|with"
-    r"|which|und|der|die|das|de|la|et))$"
 )
 _CLOSED_END: Final = re.compile(r"[.:;!?][\])'\"”]*$")
 
@@ -89,14 +87,13 @@ def _continued(
     before: JoinedTable, parts: Sequence[TablePart], part: TablePart, own: JoinedTable
 ) -> JoinedTable | None:
     last = parts[before.parts[-1]]
-    if not (part.page == last.page + 1 and part.at_top and last.at_bottom):
+    if part.page != last.page + 1 or not part.at_top:
         return None
     said = _caption_verdict(before.caption, last, part)
-    if said is False:
+    # A caption that says so is stronger than text below the first part: that is a note to it.
+    if said is False or not (said or last.at_bottom):
         return None
-    places = match_columns(
-        [cell for cell in before.cells if cell.page == last.page] or before.cells, own.cells
-    )
+    places = _places(before, own, last.page, bool(said))
     if places is None:
         return None
     first_cells, cells = _place(before.cells, places.first), _place(own.cells, places.second)
@@ -109,6 +106,18 @@ def _continued(
         before.caption or part.caption,
         (*before.pages, part.page),
     )
+
+
+def _places(before: JoinedTable, own: JoinedTable, page: int, said: bool) -> Places | None:
+    last_rows = [cell for cell in before.cells if cell.page == page] or before.cells
+    places = match_columns(last_rows, own.cells)
+    n_cols = table_views.shape(before.cells).n_cols
+    if places is not None or n_cols != table_views.shape(own.cells).n_cols:
+        return places
+    # Columns without rules are as wide as their text, which differs from page to page.
+    if said or repeated_header(before.cells, own.cells):
+        return Places(tuple(range(n_cols)), tuple(range(n_cols)))
+    return None
 
 
 def is_continuation(caption: str) -> bool:
@@ -208,14 +217,23 @@ def _place(cells: Sequence[ParsedCell], places: Sequence[int]) -> tuple[ParsedCe
 
 
 def repeated_header(first: Sequence[ParsedCell], second: Sequence[ParsedCell]) -> int:
-    """How many leading rows of `second` say the same as those of `first`."""
+    """How many leading rows of `second` say the same as the header of `first`.
+
+    Texts are compared whatever their rows: a detector may read one header in one row or two.
+    """
     upper, lower = _row_texts(first), _row_texts(second)
-    n_header = table_views.header_rows(first)
-    for depth in range(min(max(n_header, 1), len(lower) - 1), 0, -1):
-        rows = lower[:depth]
-        if rows == upper[:depth] and sum(1 for text in rows[0].values() if text) >= 2:
+    n_header = max(table_views.header_rows(first), 1)
+    wanted = _flat(upper[:n_header])
+    for depth in range(min(MAX_HEADER_ROWS, len(lower) - 1), 0, -1):
+        texts = _flat(lower[:depth])
+        same = texts == wanted or (depth <= n_header and texts == _flat(upper[:depth]))
+        if len(texts) >= 2 and same:
             return depth
     return 0
+
+
+def _flat(rows: Sequence[dict[int, str]]) -> list[str]:
+    return sorted(text for row in rows for text in row.values())
 
 
 def _row_texts(cells: Sequence[ParsedCell]) -> list[dict[int, str]]:
@@ -331,4 +349,4 @@ def _is_cut(above: dict[int, ParsedCell], below: Sequence[ParsedCell]) -> bool:
 def _runs_on(upper: str, lower: str) -> bool:
     if len(upper) < 2 or _CLOSED_END.search(upper):
         return False
-    return lower[:1].islower() or bool(_OPEN_END.search(upper))
+    return lower[:1].islower() or bool(OPEN_END.search(upper))

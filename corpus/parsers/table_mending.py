@@ -13,8 +13,10 @@ from dataclasses import replace
 from typing import Final
 
 from corpus.parsed import ParsedCell
+from corpus.parsers.table_columns import drop_false_columns, split_columns
 from corpus.parsers.table_grid import Grid, Rule, Word
-from corpus.parsers.table_header_spans import mend_header
+from corpus.parsers.table_header_spans import drop_title, header_depth, mend_header
+from corpus.parsers.table_rows import join_wrapped_rows, split_stacked_rows
 
 _LEADER: Final = re.compile(r"(?:\s*[.…·]){4,}\s*$|\s*…+\s*$")
 _LIGATURES: Final = {
@@ -35,7 +37,12 @@ def mend(
     if not any(cell.bbox_pt for cell in cells):
         return tuple(cells)
     grid = Grid(cells, words, rules)
-    mend_header(grid)
+    drop_title(grid)
+    split_columns(grid, header_depth(grid))
+    split_stacked_rows(grid, header_depth(grid))
+    depth = header_depth(grid)
+    drop_false_columns(grid, depth)
+    join_wrapped_rows(grid, mend_header(grid, depth))
     return tuple(replace(cell, text=clean_text(cell.text)) for cell in grid.cells())
 
 
