@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from corpus import timings
 from corpus.contact_sheet import contact_sheet
 from workspace import publish
 from workspace.manifest import Manifest
@@ -17,6 +18,8 @@ from workspace.shards import Row, iterate_files, manifest_files
 
 # The report lists all files up to here; the tables hold the rest.
 MAX_LISTED: Final = 2_000
+MAX_SLOWEST: Final = 25
+MAX_QUARANTINED: Final = 500
 
 
 def write(folder: Path, manifest: Manifest, *, prefix: str) -> list[Path]:
@@ -58,6 +61,57 @@ def markdown(folder: Path, manifest: Manifest) -> str:
             "",
         ]
     )
+
+
+def slowest_files(folder: Path, manifest: Manifest) -> list[Row]:
+    """The MAX_SLOWEST documents that took the most CPU time, with their dearest step."""
+    seconds = timings.read(folder, manifest)
+    slowest = sorted(seconds, key=lambda doc_id: (-seconds[doc_id][timings.TOTAL], doc_id))
+    wanted = slowest[:MAX_SLOWEST]
+    facts = {
+        row["doc_id"]: row
+        for table, columns in (
+            ("quarantine", ["doc_id", "uri", "bytes"]),
+            ("documents", ["doc_id", "uri", "bytes", "format", "n_pages"]),
+        )
+        for row in _rows(folder, manifest, table, columns)
+    }
+    rows = []
+    for doc_id in wanted:
+        fact = facts[doc_id]
+        steps = {name: spent for name, spent in seconds[doc_id].items() if name != timings.TOTAL}
+        n_pages = fact.get("n_pages", 0)
+        total = seconds[doc_id][timings.TOTAL]
+        rows.append(
+            {
+                "file": fact["uri"],
+                "format": fact.get("format", "quarantined"),
+                "pages": n_pages,
+                "kB": fact["bytes"] // 1000,
+                "cpu_s": round(total, 2),
+                "cpu_s_per_page": round(total / n_pages, 3) if n_pages else None,
+                "dearest_step": max(steps, key=lambda name: (steps[name], name), default=""),
+            }
+        )
+    return rows
+
+
+def quarantined_files(folder: Path, manifest: Manifest) -> list[Row]:
+    """The first MAX_QUARANTINED records of what could not be read."""
+    records = sorted(
+        _rows(folder, manifest, "quarantine"), key=lambda row: (row["uri"], row["page"])
+    )
+    return [
+        {
+            "file": row["uri"],
+            "page": row["page"] or "all",
+            "step": row["stage"],
+            "reason": row["reason"],
+            "detail": row["detail"][:300],
+            "another_try": row["retry"],
+        }
+        for row in records[:MAX_QUARANTINED]
+    ]
 
 
 def _totals(manifest: Manifest) -> Iterator[str]:

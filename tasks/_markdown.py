@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from workspace.stage import StageResult
@@ -60,3 +60,20 @@ def markdown_table(title: str, counts: Mapping[str, int]) -> str:
 def escape(text: str) -> str:
     """`text` as inert Markdown inside a table cell or code span."""
     return html.escape(text, quote=False).replace("|", "\\|").replace("`", "'").replace("\n", " ")
+
+
+def code_cells(rows: Sequence[Mapping[str, object]], *columns: str) -> list[dict[str, object]]:
+    """`rows` for a table artifact, whose texts the UI reads as Markdown: `columns` become code.
+
+    Nothing is markup inside a code span, so names and messages from documents stay inert.
+    """
+    return [
+        {name: code(str(value)) if name in columns else value for name, value in row.items()}
+        for row in rows
+    ]
+
+
+def code(text: str) -> str:
+    """`text` as one code span."""
+    flat = " ".join(text.replace("`", "'").split())
+    return f"`{flat}`" if flat else ""

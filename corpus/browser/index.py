@@ -6,6 +6,7 @@ can be deleted at any time. SQLite's own FTS5 does the full text: it needs no do
 
     documents   one row per file kept or given up, sortable by each shown column through an index
     quarantine  one row per record
+    duplicates  members of `duplicate_groups`, where the corpus has that table
     elements    full text of all elements, with document, page, place on the page and box
 
 Limits: of an element the first MAX_INDEXED_CHARS are searched. Words are split as Unicode says;
@@ -26,7 +27,7 @@ from workspace import publish
 from workspace.errors import UserError
 from workspace.shards import Row
 
-VERSION: Final = 1
+VERSION: Final = 2
 MAX_INDEXED_CHARS: Final = 50_000
 SORTABLE: Final = (
     "name", "format", "status", "n_pages", "n_tables", "n_images", "n_modules", "language",
@@ -49,6 +50,14 @@ CREATE TABLE quarantine (
   doc_id TEXT NOT NULL, kept INTEGER NOT NULL, uri TEXT NOT NULL, page INTEGER NOT NULL,
   stage TEXT NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL, bytes INTEGER NOT NULL,
   retry INTEGER NOT NULL
+);
+CREATE TABLE duplicate_groups (
+  number INTEGER PRIMARY KEY, group_id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL,
+  n_members INTEGER NOT NULL
+);
+CREATE TABLE duplicates (
+  number INTEGER NOT NULL, doc_id TEXT NOT NULL, uri TEXT NOT NULL, page INTEGER NOT NULL,
+  image_id TEXT NOT NULL, similarity REAL, number_agreement REAL, is_representative INTEGER NOT NULL
 );
 CREATE VIRTUAL TABLE elements USING fts5(
   text, document UNINDEXED, page UNINDEXED, place UNINDEXED, category UNINDEXED,
@@ -89,12 +98,15 @@ def _build(corpus: Published, path: Path) -> None:
         # The file is renamed only when whole, so a crash while it is written costs nothing.
         connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _SCHEMA)
         numbers = _insert_documents(connection, corpus)
+        _insert_duplicates(connection, corpus)
         connection.executemany(
             "INSERT INTO elements VALUES (?, ?, ?, ?, ?, ?)", _element_values(corpus, numbers)
         )
         for column in SORTABLE:
             connection.execute(f"CREATE INDEX documents_by_{column} ON documents ({column})")
         connection.execute("CREATE INDEX quarantine_by_uri ON quarantine (uri, page)")
+        connection.execute("CREATE INDEX duplicates_by_group ON duplicates (number)")
+        connection.execute("CREATE INDEX groups_by_kind ON duplicate_groups (kind)")
         connection.execute("ANALYZE")
         connection.commit()
     finally:
@@ -119,6 +131,19 @@ def _insert_documents(connection: sqlite3.Connection, corpus: Published) -> dict
         values = {**row, "doc_id": doc_id, "kept": is_kept}
         _insert(connection, "quarantine", values)
     return kept
+
+
+def _insert_duplicates(connection: sqlite3.Connection, corpus: Published) -> None:
+    numbers: dict[str, int] = {}
+    names = ("doc_id", "uri", "page", "image_id", "similarity", "number_agreement",
+             "is_representative")  # fmt: skip
+    for row in corpus.all_rows("duplicates"):
+        if row["group_id"] not in numbers:
+            numbers[row["group_id"]] = len(numbers) + 1
+            group = {name: row[name] for name in ("group_id", "kind", "n_members")}
+            _insert(connection, "duplicate_groups", {"number": len(numbers), **group})
+        member = {name: row[name] for name in names}
+        _insert(connection, "duplicates", {"number": numbers[row["group_id"]], **member})
 
 
 def _document_values(row: Row, corpus: Published, n_faults: int) -> dict[str, Any]:

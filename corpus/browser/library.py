@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Collection
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from corpus.browser import listing
 from corpus.browser.index import connect, open_index
@@ -20,8 +19,6 @@ from corpus.browser.pieces import Pieces
 from corpus.browser.published import Published
 from workspace.errors import MissingInputError
 from workspace.manifest import MANIFEST_NAME
-
-MAX_DUPLICATES: Final = 2_000
 
 
 class Shown:
@@ -55,41 +52,6 @@ class Shown:
             "has_duplicates": self.corpus.has("duplicates"),
         }
 
-    def duplicates(self, among: Collection[str] | None = None) -> dict[str, Any]:
-        """The table of duplicates as it is, with the names of the documents that it speaks of.
-
-        With `among`, rows that speak of any other document are left out.
-        """
-        if not self.corpus.has("duplicates"):
-            return {"columns": [], "rows": [], "names": {}, "is_more": False}
-        columns = self.corpus.columns("duplicates")
-        rows: list[list[Any]] = []
-        names: dict[str, str] = {}
-        is_more = False
-        with self.index() as index:
-            for row in self.corpus.all_rows("duplicates"):
-                values = [_plain(row[name]) for name in columns]
-                spoken = _document_names(index, values)
-                if among is not None and not spoken.keys() <= set(among):
-                    continue
-                is_more = len(rows) == MAX_DUPLICATES
-                if is_more:
-                    break
-                rows.append(values)
-                names.update(spoken)
-        return {"columns": columns, "rows": rows, "names": names, "is_more": is_more}
-
-
-def _document_names(index: sqlite3.Connection, values: list[Any]) -> dict[str, str]:
-    """Names of the documents whose ids are among `values` or in lists among them."""
-    flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
-    found = (
-        index.execute("SELECT doc_id, name FROM documents WHERE doc_id = ?", (item,)).fetchone()
-        for item in flat
-        if isinstance(item, str)
-    )
-    return {row["doc_id"]: row["name"] for row in found if row}
-
 
 class Library:
     """The newest corpus of a workspace. Raises `MissingInputError` when there is none."""
@@ -118,14 +80,3 @@ class Library:
                 f"{self._folder} is not published yet: run `python -m flows.ingest`"
             ) from error
         return found.st_ino, found.st_mtime_ns, found.st_size
-
-
-def _plain(value: Any) -> Any:
-    """A value for JSON: lists and structs as they are, bytes by their length."""
-    if isinstance(value, bytes):
-        return f"{len(value)} bytes"
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return value

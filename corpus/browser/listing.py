@@ -1,4 +1,4 @@
-"""The lists of the browser from its index: documents, quarantine records, full-text hits.
+"""The lists of the browser from its index: documents, quarantine, duplicates, full-text hits.
 
 Each answer is a plain value for JSON, at most PAGE_ROWS rows, whatever the size of the corpus.
 """
@@ -15,6 +15,7 @@ from workspace.errors import UserError
 PAGE_ROWS: Final = 50
 MAX_COUNTED: Final = 10_000  # hits are counted exactly up to here
 MAX_QUERY_CHARS: Final = 400
+MAX_MEMBERS: Final = 20
 FACETS: Final = ("format", "status", "language", "licence")
 _SNIPPET_WORDS: Final = 24
 _OPEN, _CLOSE = "\x02", "\x03"
@@ -93,6 +94,41 @@ def list_quarantine(index: sqlite3.Connection, page: int) -> dict[str, Any]:
         "page": page,
         "page_rows": PAGE_ROWS,
         "rows": [dict(row) for row in rows],
+    }
+
+
+def list_duplicates(
+    index: sqlite3.Connection, kind: str, page: int, page_rows: int = PAGE_ROWS
+) -> dict[str, Any]:
+    """One page of groups of `kind` ("" is all), each with its first MAX_MEMBERS members."""
+    if page < 1:
+        raise UserError("page: pages count from 1")
+    counts = dict(
+        list(row) for row in index.execute("SELECT kind, count(*) FROM duplicate_groups GROUP BY 1")
+    )
+    where, values = (" WHERE kind = ?", [kind]) if kind else ("", [])
+    groups = index.execute(
+        f"SELECT * FROM duplicate_groups{where} ORDER BY number LIMIT ? OFFSET ?",  # noqa: S608
+        [*values, page_rows, (page - 1) * page_rows],
+    ).fetchall()
+    members = (
+        "SELECT m.*, d.name FROM duplicates AS m LEFT JOIN documents AS d USING (doc_id) "
+        "WHERE m.number = ? ORDER BY m.is_representative DESC, m.rowid LIMIT ?"
+    )
+    return {
+        "total": counts.get(kind, 0) if kind else sum(counts.values()),
+        "page": page,
+        "page_rows": page_rows,
+        "kinds": counts,
+        "rows": [
+            {
+                **dict(group),
+                "members": [
+                    dict(row) for row in index.execute(members, (group["number"], MAX_MEMBERS))
+                ],
+            }
+            for group in groups
+        ],
     }
 
 

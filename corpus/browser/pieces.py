@@ -135,9 +135,11 @@ class Pieces:
             "section_path",
         ]  # fmt: skip
         rows = self._corpus.rows("tables", doc_id, columns)[:MAX_LISTED]
+        parts = self._table_parts(doc_id, [row for row in rows if len(row["pages"]) > 1])
         return [
             {
                 **row,
+                "parts": parts.get(row["table_id"]) or [[row["page"], row["bbox_pt"]]],
                 "caption": _cut(row["caption"]),
                 "place": of.get(row["element_id"]),
                 "part_rows": part_rows(row["n_cols"]),
@@ -145,6 +147,24 @@ class Pieces:
             }
             for row in rows
         ]
+
+    def _table_parts(self, doc_id: str, tables: list[Row]) -> dict[str, list[list[Any]]]:
+        """Table id -> [page, box of the cells there] for `tables` that go over pages."""
+        if "page" not in self._corpus.cell_fields():
+            return {}
+        parts: dict[str, list[list[Any]]] = {}
+        for first in tables:
+            (row,) = self._corpus.rows("tables", doc_id, ["cells"], table_id=first["table_id"])
+            boxes: dict[int, list[list[float]]] = {}
+            for cell in row["cells"]:
+                if cell["bbox_pt"]:
+                    boxes.setdefault(cell["page"], []).append(cell["bbox_pt"])
+            parts[first["table_id"]] = [
+                [page, first["bbox_pt"] if page == first["page"] else _enclose(boxes[page])]
+                for page in first["pages"]
+                if page == first["page"] or page in boxes
+            ]
+        return parts
 
     def _figures(self, doc_id: str, of: dict[str, list[int]]) -> list[Piece]:
         columns = [
@@ -250,6 +270,11 @@ class _Places:
             if row["category"] == "Title":
                 title = {**_pick(row, "element_id level"), "text": _cut(row["text"], 300)}
                 self.outline.append({**title, "place": place})
+
+
+def _enclose(boxes: list[list[float]]) -> list[float]:
+    x0, y0, x1, y1 = zip(*boxes, strict=True)
+    return [min(x0), min(y0), max(x1), max(y1)]
 
 
 def part_rows(n_cols: int) -> int:

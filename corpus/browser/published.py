@@ -41,6 +41,11 @@ class Published:
     def columns(self, table: str) -> list[str]:
         return list(self._dataset(table).schema.names)
 
+    def cell_fields(self) -> set[str]:
+        """Fields of the cells of tables; in corpora of an earlier version they have no page."""
+        cells = self._dataset("tables").schema.field("cells").type
+        return {field.name for field in cells.value_type}
+
     def rows(
         self, table: str, doc_id: str, columns: Sequence[str] | None = None, **equal: object
     ) -> list[Row]:

@@ -82,7 +82,7 @@ def make_app(folder: Path, cache: Path, hosts: list[str]) -> Starlette:
             Route("/", show_page),
             Route("/app/{file}", _asset),
             json_route("/corpus.json", lambda shown, request: shown.overview),
-            json_route("/duplicates.json", lambda shown, request: shown.duplicates()),
+            json_route("/duplicates.json", _duplicates),
             json_route("/documents.json", _documents),
             json_route("/quarantine.json", _quarantine),
             json_route("/search.json", _search),
@@ -137,6 +137,13 @@ def _documents(shown: Shown, request: Request) -> Any:
 def _quarantine(shown: Shown, request: Request) -> Any:
     with shown.index() as index:
         return listing.list_quarantine(index, _whole(request.query_params.get("page", "1"), "page"))
+
+
+def _duplicates(shown: Shown, request: Request) -> Any:
+    values = request.query_params
+    with shown.index() as index:
+        page_number = _whole(values.get("page", "1"), "page")
+        return listing.list_duplicates(index, values.get("kind", ""), page_number)
 
 
 def _search(shown: Shown, request: Request) -> Any:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from corpus.browser import page
+from corpus.browser import listing, page
 from corpus.browser.library import Shown
 from corpus.browser.pieces import DOC_ID, ROW_ID, to_json
 from corpus.browser.published import Published, with_places
@@ -28,6 +28,7 @@ from workspace.errors import CorruptWorkspaceError, UserError
 from workspace.shards import Row
 
 MARKER: Final = "corpus-browser.json"
+MAX_DUPLICATES: Final = 5_000
 DOCUMENTS_PER_FILE: Final = 2_000
 MAX_SEARCH_CHARS: Final = 600
 MAX_SEARCH_TOTAL: Final = 60_000_000
@@ -105,7 +106,7 @@ class _Export:
                 dict(row) for row in index.execute("SELECT * FROM quarantine ORDER BY uri, page")
             ]
         self._put("quarantine", [row for row in lost if row["doc_id"] in self._ids])
-        self._put("duplicates", self._shown.duplicates(self._ids))
+        self._put("duplicates", self._duplicates())
         search = _SearchText(self._corpus, self._ids)
         n_search = self._write_batches("search", search.batches())
         self._put(
@@ -119,6 +120,16 @@ class _Export:
                 "search_note": search.note,
             },
         )
+
+    def _duplicates(self) -> list[dict[str, Any]]:
+        """Groups among the documents of this folder."""
+        with self._shown.index() as index:
+            found = listing.list_duplicates(index, "", 1, MAX_DUPLICATES)
+        return [
+            group
+            for group in found["rows"]
+            if self._ids.issuperset(member["doc_id"] for member in group["members"])
+        ]
 
     def _facets(self) -> dict[str, list[list[Any]]]:
         """As in the overview, of the documents in this folder."""

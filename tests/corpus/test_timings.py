@@ -8,11 +8,12 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from ingest_runs import run_ingest
 
-from corpus import timings, worker_pool
+from corpus import report, step_clock, timings, worker_pool
 from corpus.step_clock import StepClock, cpu_seconds
 from workspace.manifest import Manifest
 
@@ -96,6 +97,24 @@ def test_the_time_of_killed_children_is_counted_as_lost(
     (cpu_s,) = recorded(tmp_path / "w", manifest).values()
     assert manifest.rejects == {"timeout": 1}
     assert cpu_s["lost"] >= 2
+
+
+def test_the_slowest_files_come_first_with_their_dearest_step(tmp_path: Path, manual: Path) -> None:
+    (tmp_path / "note.txt").write_text("A short note.\n")
+    (tmp_path / "empty.pdf").write_bytes(b"")
+    files = [manual, tmp_path / "note.txt", tmp_path / "empty.pdf"]
+    manifest = run_ingest(tmp_path / "w", *files)
+    table = report.slowest_files(tmp_path / "w/corpus", manifest)
+    spent = [row["cpu_s"] for row in table]
+    assert spent == sorted(spent, reverse=True) and len(table) == 3
+    (slow,) = [row for row in table if row["file"] == str(manual)]
+    assert slow["pages"] == 4 and slow["format"] == "pdf"
+    assert slow["dearest_step"] in {*get_args(step_clock.Step), step_clock.OTHER}
+    assert slow["cpu_s_per_page"] == pytest.approx(slow["cpu_s"] / 4, abs=0.01)
+    (lost,) = report.quarantined_files(tmp_path / "w/corpus", manifest)
+    assert (
+        lost["file"].endswith("empty.pdf") and lost["reason"] == "empty" and lost["page"] == "all"
+    )
 
 
 def test_a_line_cut_by_a_kill_is_passed_over(tmp_path: Path) -> None:

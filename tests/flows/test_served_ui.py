@@ -28,6 +28,7 @@ FLAGS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 PATIENCE_MS = 180_000
+SHOWN = ("report", "files", "counts", "progress", "slowest", "quarantine")
 RELOAD_MS = 15_000
 SHOWS = "text => new RegExp(text).test(document.body.innerText)"
 
@@ -110,12 +111,13 @@ def test_a_run_from_the_form_completes_and_shows_its_artifacts(
     run = page.url
     _sees(page, run, r"ingest: \d+ kB in")  # a library's line, shipped
     page.get_by_text("Artifacts", exact=True).last.click()
-    shown = {key: _address(page, key) for key in ("report", "files", "counts", "progress")}
+    shown = {key: _address(page, key) for key in SHOWN}
     sheet = _address(page, "contact-sheet")
 
     _sees(page, shown["report"], "ingest: published")
     _sees(page, shown["files"], r"timer\.md")
     _sees(page, shown["counts"], r"documents\s+2")
+    _sees(page, shown["slowest"], r"scan\.pdf[\s\S]*timer\.md|timer\.md[\s\S]*scan\.pdf")
     _sees(page, shown["progress"], r"(\d+) of \1 kB")
     page.goto(sheet)
     picture = page.locator('img[src^="data:image/jpeg"]')

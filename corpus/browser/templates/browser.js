@@ -24,7 +24,7 @@ async function show() {
     if (kind === "") next = await documentList(query, known);
     else if (kind === "search") next = await hitList(query, known);
     else if (kind === "quarantine") next = await quarantineList(query);
-    else if (kind === "duplicates") next = await duplicateList();
+    else if (kind === "duplicates") next = await duplicateList(query);
     else if (kind === "lost") next = await lostDocument(rest[0]);
     else if (kind === "d") next = await documentView(rest);
     else throw new Error("there is no such page");

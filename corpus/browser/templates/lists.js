@@ -74,7 +74,7 @@ function listKeys(cursor, found, address) {
   };
   return {
     move: (step) => cursor.move(step),
-    open: () => cursor.items[cursor.index] && go(cursor.items[cursor.index].dataset.open),
+    open: () => cursor.items[cursor.index]?.dataset.open && go(cursor.items[cursor.index].dataset.open),
     turn,
     back: () => history.back(),
   };
@@ -141,19 +141,33 @@ async function lostDocument(docId) {
   return { node, crumbs: [["#/quarantine", "Quarantine"], ["", short(name.split("/").pop(), 60)]], keys: { back: () => history.back() } };
 }
 
-async function duplicateList() {
-  const found = await source.duplicates();
-  const show = (value) => {
-    if (typeof value === "string" && Object.hasOwn(found.names, value)) return link(`#/d/${value}/page/1`, found.names[value]);
-    if (Array.isArray(value)) return make("span", {}, value.map((item, n) => [n ? ", " : "", show(item)]).flat());
-    if (typeof value === "number") return String(Math.round(value * 1000) / 1000);
-    return value === null ? "" : typeof value === "object" ? JSON.stringify(value) : short(String(value), 200);
-  };
-  const rows = found.rows.map((row) => make("tr", {}, row.map((value) => make("td", {}, show(value)))));
+const DUPLICATE_KINDS = {
+  exact: "the same bytes", near: "nearly the same text", variant: "the same text, other numbers",
+  page: "the same page", image: "the same picture",
+};
+async function duplicateList(query) {
+  const kind = query.kind || "", found = await source.duplicates(kind, Number(query.page || 1));
+  const address = (page) => "#/duplicates?" + new URLSearchParams({ kind, page });
+  const share = (value) => (value === null ? "" : `${Math.round(value * 1000) / 10} %`);
+  const rows = found.rows.map((group) => {
+    const places = group.members.map((member) => {
+      const rest = member.image_id ? `figures/${member.image_id}` : `page/${member.page || 1}`;
+      const alike = member.is_representative ? "first" : [share(member.similarity), member.number_agreement === null ? "" : `numbers ${share(member.number_agreement)}`].filter(Boolean).join(", ");
+      return make("li", {}, link(`#/d/${member.doc_id}/${rest}`, member.uri || member.name || member.doc_id.slice(0, 12)),
+        member.page ? ` page ${count(member.page)}` : "", make("span", { class: "soft" }, ` ${alike}`));
+    });
+    const more = group.n_members - places.length;
+    return make("tr", {}, make("td", { class: "kind" }, make("span", { class: "tag" }, group.kind), make("small", {}, DUPLICATE_KINDS[group.kind] || "")),
+      make("td", { class: "num" }, count(group.n_members)), make("td", {}, make("ul", { class: "members" }, places, more > 0 ? make("li", { class: "soft" }, `and ${count(more)} more`) : "")));
+  });
   const cursor = new Cursor(rows);
+  const kinds = Object.entries(found.kinds).map(([name, n]) => make("a", { href: `#/duplicates?kind=${encodeURIComponent(name)}`, "aria-current": name === kind ? "true" : null }, `${name} (${count(n)})`));
   const node = make("section", { class: "list-view" },
-    make("p", { class: "bar" }, `${plural(rows.length, "pair or group", "pairs or groups")}${found.is_more ? ", the first of more" : ""}`),
-    make("div", { class: "scroll" }, make("table", { class: "list" },
-      make("thead", {}, make("tr", {}, found.columns.map((name) => make("th", {}, name.replaceAll("_", " "))))), make("tbody", {}, rows))));
-  return { node, crumbs: [["#/duplicates", "Duplicates"]], keys: { move: (step) => cursor.move(step), back: () => history.back() } };
+    make("p", { class: "bar" }, `${plural(found.total, "group")} of what the corpus holds more than once`,
+      make("span", { class: "more" }, kind ? link("#/duplicates", "all kinds") : "", kinds)),
+    rows.length ? make("div", { class: "scroll" }, make("table", { class: "list" },
+      make("thead", {}, make("tr", {}, make("th", {}, "Kind"), make("th", { class: "num" }, "Members"), make("th", {}, "Where, and how alike to the first"))), make("tbody", {}, rows)))
+      : make("p", { class: "nothing" }, "Nothing is held twice."),
+    pager(found.page, found.total, found.page_rows, address));
+  return { node, crumbs: [["#/duplicates", "Duplicates"]], keys: listKeys(cursor, found, address) };
 }

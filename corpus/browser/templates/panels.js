@@ -44,9 +44,10 @@ function tableCard(doc, table, n) {
     make("p", { class: "soft" }, `${count(table.n_rows)} × ${count(table.n_cols)} · `, toPage(doc, table.place), pages ? ` (${pages})` : "",
       table.section_path.length ? ` · ${table.section_path.join(" › ")}` : ""), body);
   whenNear(card, async () => {
-    const picture = crop(doc, table.page, table.bbox_pt);
-    if (!picture) body.classList.add("alone");
-    body.append(...[picture, await tableNode(doc, table)].filter(Boolean));
+    const pictures = table.parts.map(([page, box]) => crop(doc, page, box)).filter(Boolean);
+    if (!pictures.length) body.classList.add("alone");
+    else body.append(make("div", { class: "pictures" }, pictures));
+    body.append(await tableNode(doc, table));
   });
   return card;
 }

@@ -150,11 +150,23 @@ class Sheet {
       rect.addEventListener("pointerleave", hideTip);
       boxes.append(rect);
     }
-    this.svg.append(boxes, this.cells);
+    this.svg.append(this.continued(), boxes, this.cells);
     this.svg.classList.toggle("bare", !view.boxes);
     this.frame.replaceChildren(this.svg);
     this.svg.style.width = `${view.zoom * 100}%`;
     if (this.cursor.index >= 0) this.svg.querySelector(`[data-n="${this.cursor.index}"]`)?.classList.add("chosen");
+  }
+  continued() { // tables that began on an earlier page
+    const group = draw("g", { class: "boxes" });
+    for (const table of this.doc.tables) for (const [page, box] of table.parts) {
+      if (page !== this.page.page || page === table.page || !box || view.hidden.has("table")) continue;
+      const rect = draw("rect", { x: box[0], y: box[1], width: box[2] - box[0], height: box[3] - box[1], rx: 1.5, class: "box of-table continued" });
+      rect.addEventListener("click", () => go(`#/d/${this.doc.doc_id}/tables/${table.table_id}`));
+      rect.addEventListener("pointermove", (event) => showTip(event, { category: "Table", text: `Goes on from page ${table.page}. ${table.caption}` }));
+      rect.addEventListener("pointerleave", hideTip);
+      group.append(rect);
+    }
+    return group;
   }
   flow() { // no image of the page: the text as it was read
     if (!this.elements.length) return make("p", { class: "nothing" }, "Nothing was read from this page.");
@@ -173,7 +185,7 @@ class Sheet {
     const cells = this.cells;
     const table = await source.piece(this.doc.doc_id, `table-${element.is}-0`);
     for (const cell of table.cells) {
-      if (!cell.bbox_pt) continue;
+      if (!cell.bbox_pt || (cell.page && cell.page !== this.page.page)) continue;
       const [x0, y0, x1, y1] = cell.bbox_pt;
       cells.append(draw("rect", { x: x0, y: y0, width: Math.max(0, x1 - x0), height: Math.max(0, y1 - y0), class: cell.is_header ? "cell head" : "cell" }));
     }

@@ -58,6 +58,11 @@ const source = (() => {
   async function quarantine(page) {
     return paged(await load("quarantine"), page);
   }
+  async function listDuplicates(kind, page) {
+    const groups = await load("duplicates"), kinds = {};
+    for (const group of groups) kinds[group.kind] = (kinds[group.kind] || 0) + 1;
+    return { kinds, ...paged(groups.filter((group) => !kind || group.kind === kind), page) };
+  }
   // Every word must be in the text. The files are read one after the other and not kept.
   async function search(text, page, doc) {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
@@ -95,7 +100,7 @@ const source = (() => {
   }
   return {
     corpus, documents: listDocuments, quarantine, search, piece,
-    duplicates: () => load("duplicates"),
+    duplicates: listDuplicates,
     searchNote: (known) => known.search_note || "",
     pagePicture: (doc, page) => `data/${doc}/page-${page}.png`,
     figurePicture: (doc, id) => `data/${doc}/figure-${id}`,

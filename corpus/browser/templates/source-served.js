@@ -22,7 +22,7 @@ const source = (() => {
     corpus: () => load("corpus.json"),
     documents: (query) => list("documents", query),
     quarantine: (page) => list("quarantine", { page }),
-    duplicates: () => load("duplicates.json"),
+    duplicates: (kind, page) => list("duplicates", { kind, page }),
     search: (text, page, doc) => list("search", { text, page, ...(doc ? { doc_id: doc } : {}) }),
     searchNote: () => "",
     piece,
