@@ -12,7 +12,7 @@ async function documentView([docId, panel = "page", item, place]) {
   const doc = await source.piece(docId, "document");
   const opened = await openPanel(doc, panel, item, place);
   const node = make("div", { class: "document" },
-    make("aside", { class: "left", "aria-label": "Document" }, panelLinks(doc, panel), factList(doc), outline(doc, panel, Number(item))),
+    make("aside", { class: "left", "aria-label": "Document" }, panelLinks(doc, panel), factList(doc), outline(doc, panel === "page" ? openTitles(doc, Number(item), place) : new Set())),
     make("div", { class: "panel" }, opened.node));
   const choosePanel = (n) => {
     const [name, , amount] = PANELS[n - 1] || [];
@@ -46,10 +46,17 @@ function factList(doc) {
   return make("dl", { class: "facts" }, facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
 }
 
-function outline(doc, panel, page) {
+// The titles that an element stands under or, without one, those of the page.
+function openTitles(doc, page, place) {
+  if (place === undefined) return new Set(doc.pages.length > 1 ? doc.outline.filter((title) => title.place[0] === page) : []);
+  const before = doc.outline.filter(({ place: [p, n] }) => p < page || (p === page && n <= Number(place)));
+  return new Set(before.slice(-1));
+}
+
+function outline(doc, open) {
   if (!doc.outline.length) return "";
   const titles = doc.outline.map((title) => make("li", { class: `level-${Math.min(5, title.level)}` },
-    make("a", { href: `#/d/${doc.doc_id}/page/${title.place[0]}/${title.place[1]}`, "aria-current": panel === "page" && title.place[0] === page ? "true" : null },
+    make("a", { href: `#/d/${doc.doc_id}/page/${title.place[0]}/${title.place[1]}`, "aria-current": open.has(title) ? "true" : null },
       make("span", {}, title.text), make("span", { class: "count" }, count(title.place[0])))));
   const list = make("ol", { class: "outline" }, titles);
   requestAnimationFrame(() => list.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }));

@@ -2,7 +2,7 @@
 // The panels of a document other than its pages. Each returns {node, keys}.
 
 const toPage = (doc, place, label) => (place
-  ? link(`#/d/${doc.doc_id}/page/${place[0]}/${place[1]}`, label || `page ${count(place[0])}`) : "");
+  ? link(`#/d/${doc.doc_id}/page/${place[0]}/${place[1]}`, label || `page ${count(place[0])}, ${count(place[1] + 1)}`) : "");
 
 // Cards fetch what they show when they come near the window.
 const near = new IntersectionObserver((entries) => {
@@ -12,7 +12,8 @@ const near = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "600px" });
 function whenNear(card, act) {
-  card.addEventListener("near", act, { once: true });
+  const tell = (error) => card.append(make("p", { class: "banner bad" }, `This cannot be shown: ${error.message}`));
+  card.addEventListener("near", () => Promise.resolve(act()).catch(tell), { once: true });
   near.observe(card);
 }
 
@@ -41,7 +42,7 @@ function tableCard(doc, table, n) {
   const pages = table.pages.length > 1 ? `pages ${table.pages.map(count).join(", ")}` : "";
   const card = make("article", { class: "card" },
     make("h3", {}, table.caption || `Table ${n + 1}, without a caption`),
-    make("p", { class: "soft" }, `${count(table.n_rows)} × ${count(table.n_cols)} · `, toPage(doc, table.place), pages ? ` (${pages})` : "",
+    make("p", { class: "soft" }, `${count(table.n_rows)} × ${count(table.n_cols)} · `, toPage(doc, table.place, table.place && `page ${count(table.place[0])}`), pages ? ` (${pages})` : "",
       table.section_path.length ? ` · ${table.section_path.join(" › ")}` : ""), body);
   whenNear(card, async () => {
     const pictures = table.parts.map(([page, box]) => crop(doc, page, box)).filter(Boolean);
@@ -116,7 +117,7 @@ function figuresPanel(doc, item) {
     const frame = make("div", { class: "picture" });
     const card = make("figure", { class: "card" }, frame,
       make("figcaption", {}, make("strong", {}, figure.caption || "Without a caption"),
-        make("p", { class: "soft" }, toPage(doc, figure.place), ` · ${count(figure.width_px)} × ${count(figure.height_px)} px`,
+        make("p", { class: "soft" }, toPage(doc, figure.place, figure.place && `page ${count(figure.place[0])}`), ` · ${count(figure.width_px)} × ${count(figure.height_px)} px`,
           seen.get(figure.sha256) > 1 ? ` · the same picture ${count(seen.get(figure.sha256))} times` : "")));
     whenNear(card, () => frame.append(make("img", { src: source.figurePicture(doc.doc_id, figure.image_id), alt: figure.caption || "Figure without a caption" })));
     return card;
@@ -134,7 +135,7 @@ function summariesPanel(doc, item) {
   const nodes = rows.map((row) => make("article", { class: "card prose" },
     make("p", { class: "soft" }, make("span", { class: "tag" }, row.level), ` ${row.method}`),
     row.title ? make("h3", {}, row.title) : "", make("p", {}, row.text),
-    row.sources.length ? make("p", { class: "soft" }, "from ", row.sources.map(([place], n) => [n ? ", " : "", toPage(doc, place)]).flat()) : ""));
+    row.sources.length ? make("p", { class: "soft" }, "from elements on ", row.sources.map(([place], n) => [n ? " · " : "", toPage(doc, place)]).flat()) : ""));
   const opens = rows.map((row) => row.sources.length && `#/d/${doc.doc_id}/page/${row.sources[0][0][0]}/${row.sources[0][0][1]}`);
   return { node: panel(plural(rows.length, "summary", "summaries"), "", nodes), keys: cards(nodes, rows.map((row) => row.target_id), item, opens) };
 }
@@ -147,7 +148,7 @@ async function chunksPanel(doc, item) {
     make("p", { class: "soft" }, make("span", { class: "tag" }, chunk.kind), ` ${plural(chunk.tokens, "token")} · `,
       chunk.pages.map((page, n) => [n ? ", " : "page ", link(`#/d/${doc.doc_id}/page/${page}`, count(page))]).flat(),
       ` · ${plural(chunk.element_ids.length, "element")}`, chunk.section_path.length ? ` · ${chunk.section_path.join(" › ")}` : ""),
-    make("pre", { class: "wrap" }, chunk.text)));
+    make("pre", { class: chunk.kind === "code" ? "wrap" : "wrap prose" }, chunk.text)));
   const address = (n) => `#/d/${doc.doc_id}/chunks/${n}`;
   const turn = (step) => part + step >= 0 && (part + step) * doc.part_chunks < doc.n_chunks && go(address(part + 1 + step));
   return { node: panel(plural(doc.n_chunks, "chunk"), "", nodes, pager(part + 1, doc.n_chunks, doc.part_chunks, address)), keys: { ...cards(nodes, [], ""), turn } };
