@@ -23,6 +23,7 @@ def serve(corpus: Path, cache: Path, host: str, port: int) -> None:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
+            listener.listen(2048)  # from here on the address that we print is answered
         except OSError as error:
             raise UserError(f"{host}:{port}: {error.strerror}; choose another --serve") from error
         shown = f"[{host}]" if ":" in host else host

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from workspace.shards import Row, write_table
 SCRIPT = "<script>document.title='owned'</script>"
 IMAGE = "<img src=x onerror=\"document.title='owned'\">"
 HOSTILE_NAME = "<img src=x onerror=document.title='owned'>.md"
-HOSTILE_TEXT = f"""# {SCRIPT} Title
+# As entities: Markdown would drop the tags themselves, and what is read are the tags.
+HOSTILE_TEXT = f"""# {escape(SCRIPT)} Title
 
-The zebrafish register holds {IMAGE} and 漢字の説明 as they are.
+The zebrafish register holds {escape(IMAGE)} and 漢字の説明 as they are.
 
-| signal | </table>{SCRIPT} |
+| signal | &lt;/table&gt;{escape(SCRIPT)} |
 | --- | --- |
 | clk_en | 4 |
 | rst | 12 |

@@ -15,12 +15,11 @@ from browser_corpora import (
     IMAGE,
     SCRIPT,
     doc_id_of,
-    hostile_corpus,
     publish_rows,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ingest_runs import rows, run_ingest
+from ingest_runs import rows
 from starlette.testclient import TestClient
 
 from corpus.browser.__main__ import main
@@ -33,8 +32,8 @@ from workspace.errors import MissingInputError, UserError
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return hostile_corpus(tmp_path_factory.mktemp("hostile"))
+def workspace(hostile_workspace: Path) -> Path:
+    return hostile_workspace
 
 
 @pytest.fixture(scope="module")
@@ -249,19 +248,23 @@ def test_no_text_is_an_operator_of_the_search(workspace: Path, text: str) -> Non
     assert found["total"] == 0 or words
 
 
+def note(number: int, text: str) -> dict[str, list[dict[str, Any]]]:
+    document = {"doc_id": doc_id_of(number), "name": f"{number}.txt", "metadata_json": "{}"}
+    element = {"doc_id": doc_id_of(number), "page": 1, "text": text, "metadata_json": "{}"}
+    return {"documents": [document], "elements": [element]}
+
+
 def test_what_is_published_next_is_shown_without_a_restart(tmp_path: Path) -> None:
-    (tmp_path / "s").mkdir()
-    (tmp_path / "s/first.txt").write_text("The first note of them all.\n")
-    run_ingest(tmp_path / "w", tmp_path / "s")
-    client = open_client(tmp_path / "w")
+    publish_rows(tmp_path, note(1, "The first note of them all."))
+    client = open_client(tmp_path)
     before = client.get("/documents.json")
-    assert set(listed(client)) == {"first.txt"}
-    (tmp_path / "s/second.txt").write_text("The second note about walruses.\n")
-    run_ingest(tmp_path / "w", tmp_path / "s")
-    assert set(listed(client)) == {"first.txt", "second.txt"}
+    assert set(listed(client)) == {"1.txt"}
+    publish_rows(tmp_path, note(2, "The second note, about walruses."))
+    assert set(listed(client)) == {"2.txt"}
     assert client.get("/documents.json").headers["etag"] != before.headers["etag"]
     assert ask(client, "/search.json?text=walruses")["total"] == 1
-    assert len(list((tmp_path / "w/.cache").iterdir())) == 1  # the old index is gone
+    assert ask(client, "/search.json?text=first")["total"] == 0
+    assert len(list((tmp_path / ".cache").iterdir())) == 1  # the old index is gone
 
 
 def test_a_damaged_or_missing_corpus_is_said(tmp_path: Path, workspace: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browser_corpora import HOSTILE_NAME, SCRIPT, hostile_corpus
+from browser_corpora import HOSTILE_NAME, SCRIPT
 
 from corpus.browser.__main__ import main
 
@@ -26,23 +26,18 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-backgroun
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return hostile_corpus(tmp_path_factory.mktemp("hostile"))
-
-
-@pytest.fixture(scope="module")
-def served(workspace: Path) -> Iterator[str]:
+def served(hostile_workspace: Path) -> Iterator[str]:
     """The address of `python -m corpus.browser`."""
     command = [
         sys.executable,
         "-m",
         "corpus.browser",
         "--workspace",
-        str(workspace),
+        str(hostile_workspace),
         "--serve",
         "0",
     ]
-    command += ["--workspace", str(workspace)]
+    command += ["--workspace", str(hostile_workspace)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     line = server.stdout.readline()
@@ -54,10 +49,10 @@ def served(workspace: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def folder(workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+def folder(hostile_workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of an exported folder."""
     target = tmp_path_factory.mktemp("export") / "folder"
-    assert main(["--workspace", str(workspace), "--static", str(target)]) == 0
+    assert main(["--workspace", str(hostile_workspace), "--static", str(target)]) == 0
     return (target / "index.html").as_uri()
 
 
