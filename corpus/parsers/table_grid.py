@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -23,6 +24,7 @@ SPACE: Final = 0.5
 LEADING: Final = 0.8
 FULL_WIDTH: Final = 0.9  # of the table: such a rule parts rows and says nothing about columns
 _RULE_GAP_PT: Final = 3.0
+_BAND_PT: Final = 20.0
 _DRAWN_WITH_DASHES: Final = re.compile(r"[-_=–—]{4,}")
 
 
@@ -109,9 +111,14 @@ class Grid:
         self.height = median([w.height for s in self.slots for w in s.words] or [10.0])
 
     def _assign(self, words: Sequence[Word]) -> None:
+        bands: dict[int, list[Slot]] = defaultdict(list)
+        for slot in self.slots:
+            if slot.box:
+                for band in range(int(slot.box.y0 // _BAND_PT), int(slot.box.y1 // _BAND_PT) + 1):
+                    bands[band].append(slot)
         for word in words:
             x, y = (word.box.x0 + word.box.x1) / 2, (word.box.y0 + word.box.y1) / 2
-            for slot in self.slots:
+            for slot in bands.get(int(y // _BAND_PT), ()):
                 box = slot.box
                 if box and box.x0 <= x <= box.x1 and box.y0 <= y <= box.y1:
                     slot.words.append(word)

@@ -2,7 +2,8 @@
 
 `mend(cells, words, rules)` in, cells out; all in points of the page as shown. Applies to any
 detector that gives each cell's box. A step acts on evidence alone (rules, gaps that go through all
-rows, text that runs on), so that a table that was read well stays as it is.
+rows, text that runs on), so that a table that was read well stays as it is. Tables of more than
+MAX_CELLS cells, and cells without boxes, are left alone.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from corpus.parsers.table_columns import drop_false_columns, split_columns
 from corpus.parsers.table_grid import Grid, Rule, Word
 from corpus.parsers.table_header_spans import drop_title, header_depth, mend_header
 from corpus.parsers.table_rows import join_wrapped_rows, split_stacked_rows
+
+# A page holds no more; the steps are quadratic, and documents are hostile.
+MAX_CELLS: Final = 4_000
 
 _LEADER: Final = re.compile(r"(?:\s*[.…·]){4,}\s*$|\s*…+\s*$")
 _LIGATURES: Final = {
@@ -34,7 +38,7 @@ def mend(
     cells: Sequence[ParsedCell], words: Sequence[Word], rules: Sequence[Rule]
 ) -> tuple[ParsedCell, ...]:
     """The cells of the table as it was meant."""
-    if not any(cell.bbox_pt for cell in cells):
+    if len(cells) > MAX_CELLS or not any(cell.bbox_pt for cell in cells):
         return tuple(cells)
     grid = Grid(cells, words, rules)
     drop_title(grid)
