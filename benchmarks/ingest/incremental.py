@@ -1,0 +1,325 @@
+"""What later runs cost, what a kill loses, and how well near duplicates are told from variants.
+
+    python -m benchmarks.ingest.incremental [--short]
+
+Runs: cuts of the real documents are ingested; then again unchanged, with one file changed, with
+another number of workers, and once killed in the middle and started again. Tables must be equal,
+byte for byte.
+
+Duplicates: pairs labelled by hand in the real documents (a DOCX and its PDF; two cell books that
+differ in numbers), and edits of each document's text made here: words changed or another layout
+(near), numbers changed, many or one (variant), half of it (neither). The peer is plain MinHash LSH
+(datasketch, 128 permutations, 5-word shingles, the same threshold), which has no word for a
+variant. `--short`: two pages of each PDF, every third document's edits.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.ingest.samples import corpus_files, cut_corpus
+from benchmarks.measure import Report, cpu_seconds, parser
+from corpus import ingest
+from corpus.duplicate_documents import Sketch, group_documents
+from corpus.fingerprints import describe, read_text
+from corpus.parsed import ParseOptions, Unreadable
+from corpus.parsers.registry import WHOLE, find_parser
+from corpus.sniff import sniff
+from workspace import stage
+from workspace.manifest import Manifest, read_manifest
+
+THRESHOLD: Final = 0.75
+CORES: Final = ("sg13g2_stdcell_typ", "sg13g2_stdcell_fast")
+TWINS: Final = ("TechNote_CableModelling.pdf", "Technote_CableModelling.docx")
+# A run in another process, so that it can be killed.
+_RUN: Final = (
+    "import sys; from pathlib import Path; from benchmarks.ingest.incremental import run; "
+    "run(Path(sys.argv[1]), Path(sys.argv[2]), 2)"
+)
+
+Pair = frozenset[str]
+
+
+def main() -> int:
+    arguments = parser(__doc__ or "").parse_args()
+    report = Report("ingest", "incremental", short=arguments.short)
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch)
+        files = cut_corpus(place / "docs", pages=2 if arguments.short else 8)
+        add_runs(report, place, files)
+        add_kill(report, place)
+    add_duplicates(report, every=3 if arguments.short else 1)
+    return report.finish()
+
+
+def run(folder: Path, workspace: Path, workers: int) -> Manifest:
+    """Ingest `folder`; CPU seconds of its children are counted when it returns."""
+    config = ingest.IngestConfig(
+        sources=[str(folder)], workspace=workspace, workers=workers, page_dpi=72
+    )
+    return stage.run(config, ingest.plan, ingest.process, ingest.publish).manifest
+
+
+def timed(folder: Path, workspace: Path, workers: int) -> tuple[Manifest, float]:
+    with cpu_seconds() as spent:
+        manifest = run(folder, workspace, workers)
+    return manifest, spent[0]
+
+
+def digests(manifest: Manifest) -> dict[str, str]:
+    return {f.path: f.sha256 for f in manifest.files if f.path.endswith(".parquet")}
+
+
+def add_runs(report: Report, place: Path, files: list[Path]) -> None:
+    docs, work = place / "docs", place / "w"
+    first, cost = timed(docs, work, 2)
+    report.notes.append(f"{len(files)} files, {first.counts_in['pages']} pages")
+    report.add("first run, CPU", cost, "s")
+    _, again = timed(docs, work, 2)
+    report.add("unchanged second run, CPU over the first", again / cost, target="< 0.02")
+    other = run(docs, place / "one-worker", 1)
+    report.add(
+        "tables that differ with one worker instead of two",
+        len(set(digests(first).items()) ^ set(digests(other).items())),
+        target="= 0",
+    )
+    changed = next(path for path in files if path.suffix == ".rst")
+    changed.write_text(changed.read_text(encoding="utf-8") + "\nAnother paragraph.\n")
+    alone = place / "alone"
+    alone.mkdir()
+    (alone / changed.name).write_bytes(changed.read_bytes())
+    _, own = timed(alone, place / "alone-w", 2)
+    second, cost_of_change = timed(docs, work, 2)
+    assert second.notes["reused_documents"] == first.counts_in["documents"] - 1
+    report.add(f"one of {len(files)} files changed, CPU over the first", cost_of_change / cost)
+    report.add("one file changed: CPU beyond that file's own run", cost_of_change - own, "s")
+    fresh = run(docs, place / "fresh", 2)
+    report.add(
+        "tables that differ from a fresh run after the change",
+        len(set(digests(second).items()) ^ set(digests(fresh).items())),
+        target="= 0",
+    )
+
+
+def add_kill(report: Report, place: Path) -> None:
+    docs, work = place / "docs", place / "killed"
+    total = read_manifest(place / "fresh" / "corpus")
+    assert total is not None
+    wanted = total.counts_in["documents"] // 2
+    command = [sys.executable, "-c", _RUN, str(docs), str(work)]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        while process.poll() is None and len(finished(work)) < wanted:
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGKILL)
+    time.sleep(1)  # children die with their parent
+    before = finished(work)
+    config = ingest.IngestConfig(sources=[str(docs)], workspace=work, workers=2, page_dpi=72)
+    left = {source.doc_id for source in ingest.unfinished(config, ingest.survey(config).fresh)}
+    report.add("documents done when killed with -9", len(before), target="> 0")
+    report.add("done documents that are parsed again", len(before & left), target="= 0")
+    second = run(docs, work, 2)
+    report.add(
+        "tables that differ after the kill",
+        len(set(digests(second).items()) ^ set(digests(total).items())),
+        target="= 0",
+    )
+
+
+def finished(workspace: Path) -> set[str]:
+    """Documents with a unit on disk."""
+    import json
+
+    found: set[str] = set()
+    for marker in workspace.glob("corpus/.work/units-*/*/unit.json"):
+        try:
+            found.update(json.loads(marker.read_text(encoding="utf-8")))
+        except FileNotFoundError:  # a folder on its way to its name
+            continue
+    return found
+
+
+def add_duplicates(report: Report, *, every: int) -> None:
+    texts = dict(read_documents())
+    labels: dict[Pair, str] = {}
+    for kind, names in (("near", TWINS), ("variant", CORES)):
+        first, second = (next(name for name in texts if part in name) for part in names)
+        labels[frozenset((first, second))] = kind
+    ignored: set[Pair] = set()
+    for name in sorted(texts)[::every]:
+        add_edits(texts, name, labels, ignored)
+    with cpu_seconds() as spent:
+        ours = our_pairs(texts)
+    report.notes.append(f"{len(texts)} texts, {len(labels)} labelled pairs, others unlike")
+    report.add("fingerprints and groups, CPU a text", spent[0] / len(texts), "s")
+    peers = peer_pairs(texts)
+    scored = {pair for pair in map(frozenset, combinations(texts, 2)) if pair not in ignored}
+    ours_near = {pair for pair, kind in ours.items() if kind == "near"} & scored
+    truth = {pair for pair, kind in labels.items() if kind == "near"} & scored
+    peer = "datasketch MinHash LSH"
+    for name, measure in (("precision", precision), ("recall", recall)):
+        report.add(
+            f"near duplicates, {name}", measure(ours_near, truth), target=">= 0.95",
+            peer=peer, peer_value=measure(peers & scored, truth),
+        )  # fmt: skip
+    variants = {pair for pair, kind in labels.items() if kind == "variant"} & scored
+    linked = {pair for pair, kind in ours.items() if kind == "variant"}
+    report.add("variants found and kept apart", recall(linked, variants), target=">= 0.95")
+    report.add(
+        "variants taken for duplicates", len(ours_near & variants) / len(variants),
+        target="<= 0.02", peer=peer, peer_value=len(peers & variants) / len(variants),
+    )  # fmt: skip
+
+
+def precision(found: set[Pair], truth: set[Pair]) -> float:
+    return len(found & truth) / len(found) if found else 1.0
+
+
+def recall(found: set[Pair], truth: set[Pair]) -> float:
+    return len(found & truth) / len(truth)
+
+
+def read_documents() -> Iterable[tuple[str, str]]:
+    """Name and text of each real document that has some: PDFs as stored, others as parsed."""
+    import pymupdf
+
+    for path in corpus_files():
+        text = ""
+        if path.suffix == ".pdf":
+            with pymupdf.open(path) as document:
+                text = "\n".join(page.get_text() for page in document)
+        elif (kind := sniff(path, path.suffix.lower())) in WHOLE:
+            try:
+                parsed = find_parser(kind)(path, ParseOptions(extract_images=False))
+            except Unreadable:
+                continue
+            text = "\n".join(element.text for element in parsed.elements)
+        if len(text.split()) >= 100:
+            yield path.name, text
+
+
+def add_edits(
+    texts: dict[str, str], name: str, labels: dict[Pair, str], ignored: set[Pair]
+) -> None:
+    """Edits of one text: reflowed and reworded near, renumbered a variant, half of it neither."""
+    draw = random.Random(name)
+    text = texts[name]
+    made = {"reflowed": reflow(text), "reworded": reword(text, draw)}
+    numbers = list(re.finditer(r"\d+", text))
+    if len(numbers) >= 20:
+        made["renumbered"] = renumber(text, draw, lambda: draw.random() < 0.4)
+        chosen = draw.randrange(len(numbers))
+        steps = iter(range(len(numbers)))
+        made["one number"] = renumber(text, draw, lambda: next(steps) == chosen)
+    made["half"] = text[: len(text) // 2]
+    named = {name: text, **{f"{name} {edit}": new for edit, new in made.items()}}
+    texts.update(named)
+    kinds = {name: "same", **{f"{name} {edit}": edit for edit in made}}
+    for first, second in combinations(named, 2):
+        both = {kinds[first], kinds[second]}
+        pair = frozenset((first, second))
+        if "half" in both:
+            continue
+        if both == {"reworded", "one number"}:
+            ignored.add(pair)  # one word and one number: either is right
+        elif both <= {"same", "reflowed", "reworded"}:
+            labels[pair] = "near"
+        else:
+            labels[pair] = "variant"
+
+
+def reflow(text: str) -> str:
+    words = text.split()
+    return "\n".join(" ".join(words[start : start + 9]) for start in range(0, len(words), 9))
+
+
+def reword(text: str, draw: random.Random) -> str:
+    """One word in two hundred replaced, at least one."""
+    words = text.split(" ")
+    plain = [index for index, word in enumerate(words) if word.isalpha()]
+    for index in draw.sample(plain, max(1, len(plain) // 200)):
+        words[index] = draw.choice(("alternate", "revised", "other", "given"))
+    return " ".join(words)
+
+
+def renumber(text: str, draw: random.Random, wanted: Callable[[], bool]) -> str:
+    def change(match: re.Match[str]) -> str:
+        if not wanted():
+            return match[0]
+        other = match[0]
+        while other == match[0]:
+            other = "".join(draw.choice("123456789") for _ in match[0])
+        return other
+
+    return re.sub(r"\d+", change, text)
+
+
+def our_pairs(texts: Mapping[str, str]) -> dict[Pair, str]:
+    """Pairs in one near group, and pairs of groups of one family."""
+    rows = {name: describe(read_text(text)) for name, text in texts.items()}
+    sketches = [_sketch(name, row) for name, row in rows.items()]
+    places = {
+        name: np.frombuffer(row["places"], np.uint64).reshape(-1, 2) for name, row in rows.items()
+    }
+    leader = {name: name for name in texts}
+    family = {name: name for name in texts}
+    for member in group_documents(sketches, places, THRESHOLD):
+        chosen = leader if member.likeness.kind == "near" else family
+        chosen[member.doc_id] = member.representative
+    found: dict[Pair, str] = {}
+    for first, second in combinations(texts, 2):
+        if leader[first] == leader[second]:
+            found[frozenset((first, second))] = "near"
+        elif family[leader[first]] == family[leader[second]]:
+            found[frozenset((first, second))] = "variant"
+    return found
+
+
+def _sketch(name: str, row: Mapping[str, Any]) -> Sketch:
+    return Sketch(
+        name,
+        row["n_words"],
+        row["words_hash"],
+        row["text_hash"],
+        np.frombuffer(row["signature"], np.uint32),
+        np.frombuffer(row["plain_signature"], np.uint32),
+    )
+
+
+def peer_pairs(texts: Mapping[str, str]) -> set[Pair]:
+    try:
+        from datasketch import MinHash, MinHashLSH
+    except ImportError as error:
+        raise SystemExit(
+            "datasketch is missing: .venv/bin/pip install -r benchmarks/peers.txt"
+        ) from error
+    made = {}
+    index = MinHashLSH(threshold=THRESHOLD, num_perm=128)
+    for name, text in texts.items():
+        words = re.findall(r"\w+", text.casefold())
+        shingles = {" ".join(words[i : i + 5]).encode() for i in range(max(1, len(words) - 4))}
+        made[name] = MinHash(num_perm=128)
+        made[name].update_batch(shingles)
+        index.insert(name, made[name])
+    return {
+        frozenset((name, other))
+        for name, sketch in made.items()
+        for other in index.query(sketch)
+        if other != name and sketch.jaccard(made[other]) >= THRESHOLD
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
