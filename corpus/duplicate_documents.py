@@ -79,15 +79,18 @@ def group_documents(sketches: Sequence[Sketch], places: Places, threshold: float
     bands = _shared_bands(ordered)
     leaders: dict[tuple[int, int], list[int]] = defaultdict(list)
     family: dict[int, int] = {}  # a representative that is a variant -> the first of its family
+    texts: dict[int, dict[str, str]] = defaultdict(dict)  # of a group: words_hash -> text_hash
     members = []
     for index, sketch in enumerate(ordered):
         if index not in bands:
             continue
         near = {other for band in bands[index] for other in leaders.get(band, ())}
         found = list(_matches(sketch, sorted(near), ordered, places, threshold))
-        match = next((pair for pair in found if pair[1].kind == "near"), None)
+        match = next((pair for pair in found if _joins(sketch, pair, texts)), None)
+        leader = index if match is None else match[0]
+        texts[leader].setdefault(sketch.words_hash, sketch.text_hash)
         if match is not None:
-            members.append(Member(sketch.doc_id, ordered[match[0]].doc_id, match[1]))
+            members.append(Member(sketch.doc_id, ordered[leader].doc_id, match[1]))
             continue
         if found:
             first = family.get(found[0][0], found[0][0])
@@ -99,6 +102,14 @@ def group_documents(sketches: Sequence[Sketch], places: Places, threshold: float
         for band in bands[index]:
             leaders[band].append(index)
     return members
+
+
+def _joins(
+    sketch: Sketch, pair: tuple[int, Likeness], texts: Mapping[int, Mapping[str, str]]
+) -> bool:
+    """Whether a document is near a representative, and no variant of another member."""
+    known = texts[pair[0]].get(sketch.words_hash, sketch.text_hash)
+    return pair[1].kind == "near" and known == sketch.text_hash
 
 
 def _matches(

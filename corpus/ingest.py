@@ -7,9 +7,10 @@ and a manifest. Every given file ends in `documents` or in `quarantine` with a r
     for shard in plan.shards: ingest.process(config, shard)
     ingest.publish(config, plan)
 
-or `workspace.stage.run(config, ingest.plan, ingest.process, ingest.publish)`. Documents that were
-published before with the same settings keep their rows without being parsed again. The caller holds
-the stage's lock. Does not read object stores, and does no OCR.
+or `workspace.stage.run(config, ingest.plan, ingest.process, ingest.publish)`. A run adds to what
+the workspace holds (`sync` mirrors the sources instead). Documents that were published before with
+the same settings keep their rows without being parsed again. The caller holds the stage's lock.
+Does not read object stores, and does no OCR.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ from corpus import publish_corpus
 from corpus.parse_documents import DocumentScheduler, TimeLimits
 from corpus.parsed import ParseOptions
 from corpus.plan_file import IngestPlan, read_plan, write_plan
+from corpus.published import ATTEMPTS, Request, Selection, read_published, select
+from corpus.quarantine import Tries
 from corpus.sources import Source, SourceList, find_sources
 from corpus.timings import TimingLog, read_logs
 from corpus.units import Unit, find_units
 from corpus.worker_pool import close_warm_pools, warm_pool
 from workspace.config import StageConfig, hash_json, setting
 from workspace.locking import file_lock
-from workspace.manifest import Manifest, find_published, stage_key
+from workspace.manifest import Manifest, stage_key
 from workspace.paths import Workspace
 from workspace.publish import sweep_temporary, write_json
 from workspace.stage import Shard, ShardReport, StagePlan
@@ -97,7 +100,12 @@ class IngestConfig(StageConfig):
         400, position=8, ge=32, le=8192, description="Most tokens in a chunk"
     )
     max_file_mb: int = setting(
-        512, position=9, ge=1, le=16384, description="Larger files go to quarantine, in MB"
+        512,
+        position=9,
+        ge=1,
+        le=16384,
+        affects_output=False,
+        description="Larger files go to quarantine, in MB",
     )
     max_page_pixels: int = setting(
         40_000_000,
@@ -111,6 +119,7 @@ class IngestConfig(StageConfig):
         position=11,
         gt=0,
         le=3600,
+        affects_output=False,
         description="CPU seconds that a page may take before it is given up",
     )
     document_timeout_s: float = setting(
@@ -118,14 +127,41 @@ class IngestConfig(StageConfig):
         position=12,
         gt=0,
         le=86400,
+        affects_output=False,
         description="CPU seconds for a document that is not read page by page",
     )
     memory_limit_mb: int = setting(
-        4096, position=13, ge=1024, le=131072, description="Address space of a parser process"
+        4096,
+        position=13,
+        ge=1024,
+        le=131072,
+        affects_output=False,
+        description="Address space of a parser process",
+    )
+    sync: bool = setting(
+        False,
+        position=20,
+        affects_output=False,
+        description="Make the corpus mirror the given sources: documents of earlier runs that are "
+        "not among them go. Without it a run adds to what the workspace holds",
+    )
+    retry_quarantined: bool = setting(
+        False,
+        position=21,
+        affects_output=False,
+        description="Try everything in quarantine again, also what a plain run leaves alone",
+    )
+    max_tries: int = setting(
+        3,
+        position=22,
+        ge=1,
+        le=100,
+        affects_output=False,
+        description="How often runs try a document that takes too long or too much memory",
     )
     near_duplicate_similarity: float = setting(
         0.75,
-        position=30,
+        position=23,
         ge=0.6,
         le=1.0,
         description="Least share of equal word sequences in near duplicates and variants; numbers "
@@ -164,13 +200,15 @@ class IngestConfig(StageConfig):
 
 
 class Survey(NamedTuple):
-    """What there is to ingest, and what of it is done."""
+    """What the corpus is to hold, and what of it is done."""
 
-    found: SourceList
+    found: SourceList  # with what earlier runs brought in
     inputs: dict[str, str]
     key: str
     published: Manifest | None  # of exactly this work
     reused: frozenset[str]  # documents whose published rows are taken over
+    kept: Mapping[str, str]  # those of them with rows of other settings
+    only_retries: bool  # nothing is new but the failures that are tried again
 
     @property
     def fresh(self) -> list[Source]:
@@ -180,17 +218,61 @@ class Survey(NamedTuple):
 def survey(config: IngestConfig) -> Survey:
     """List and hash the sources; writes nothing. Raises `UserError` like `plan`."""
     found = find_sources(config.sources, config.include, config.exclude)
+    published = read_published(config.folder, rebuild=config.sync)
+    tries = Tries.read(config.folder)
+    chosen = select(found, published, tries, _request(config))
+    inputs = _inputs(chosen)
+    fingerprint = config.fingerprint()
+    same = published is not None and published.holds(fingerprint, inputs)
+    survey = Survey(
+        found=chosen.sources,
+        inputs=inputs,
+        key="",
+        published=None,
+        reused=chosen.reused,
+        kept=chosen.kept,
+        only_retries=same and len(chosen.retried) > 0,
+    )
+    if published is not None and same and not survey.fresh:
+        manifest = published.manifest
+        return survey._replace(inputs=manifest.inputs, key=manifest.key, published=manifest)
+    # Trying again may come to something else, so the same documents need not be the same work.
+    attempts = tries.attempts(chosen.retried, [s.doc_id for s in chosen.sources.documents])
+    if attempts:
+        inputs = {**inputs, ATTEMPTS: hash_json(attempts)}
+    return survey._replace(inputs=inputs, key=stage_key(STAGE, VERSION, fingerprint, inputs))
+
+
+def _request(config: IngestConfig) -> Request:
+    return Request(
+        generation=_generation(config),
+        limits=_limits(config),
+        sync=config.sync,
+        retry_quarantined=config.retry_quarantined,
+        max_tries=config.max_tries,
+    )
+
+
+def _inputs(chosen: Selection) -> dict[str, str]:
+    sources = chosen.sources
     inputs = {
-        "documents": hash_json([source.doc_id for source in found.documents]),
-        "sources": hash_json(sorted(found.uris)),
+        "documents": hash_json([source.doc_id for source in sources.documents]),
+        "sources": hash_json(sorted(sources.uris)),
     }
-    key = stage_key(STAGE, VERSION, config.fingerprint(), inputs)
-    published = find_published(config.folder, key)
-    if published is not None:
-        reused = {source.doc_id for source in found.documents}
-    else:
-        reused = publish_corpus.reusable(config.folder, found, _generation(config))
-    return Survey(found, inputs, key, published, frozenset(reused))
+    # Only where there are any, so that the key of a plain run depends on its files alone.
+    return inputs | ({"kept": hash_json(chosen.kept)} if chosen.kept else {})
+
+
+def _limits(config: IngestConfig) -> str:
+    """A document that failed may succeed under other limits; one that succeeded stays as it is."""
+    return hash_json(
+        [
+            config.max_file_mb,
+            config.page_timeout_s,
+            config.document_timeout_s,
+            config.memory_limit_mb,
+        ]
+    )
 
 
 def unfinished(config: IngestConfig, sources: Sequence[Source]) -> list[Source]:
@@ -209,7 +291,9 @@ def plan(config: IngestConfig) -> StagePlan:
     # Workers of a killed run on a cluster take a minute to end.
     with file_lock(_writers_lock(config), f"{folder}: a shard", wait_s=ORPHANS_WAIT_S):
         sweep_temporary(folder)
-    write_plan(_plan_path(config), IngestPlan(seen.found, seen.reused))
+    write_plan(
+        _plan_path(config), IngestPlan(seen.found, seen.reused, seen.kept, seen.only_retries)
+    )
     return StagePlan(STAGE, seen.key, folder, tuple(make_shards(seen.fresh)), seen.inputs)
 
 
@@ -307,6 +391,7 @@ def publish(config: IngestConfig, plan: StagePlan) -> Manifest:
         fingerprint=config.fingerprint(),
         generation=_generation(config),
         similarity=config.near_duplicate_similarity,
+        limits=_limits(config),
         seconds=sum(float(path.read_text()) for path in _timings(_units(config)).glob("*.json")),
         cpu_s=read_logs(_timings(_units(config))),
     )

@@ -163,7 +163,7 @@ class DocumentScheduler:
             self._retry_or_quarantine(progress, kind, outcome)
         elif progress.kills > MAX_KILLS:
             detail = f"{progress.kills} parser processes died on it, the last: {outcome.detail}"
-            self._quarantine(progress, "parse", "too_many_failures", detail, retry=True)
+            self._quarantine(progress, "parse", "too_many_failures", detail)
         else:
             self._skip_page(progress, outcome)
 
@@ -172,8 +172,7 @@ class DocumentScheduler:
         if outcome.failure in RETRIED and progress.attempts[kind, 0] == 1:
             self._pool.submit(outcome.task)
             return
-        retry = outcome.failure in ("timeout", "out_of_memory")
-        self._quarantine(progress, "parse", outcome.failure, outcome.detail, retry=retry)
+        self._quarantine(progress, "parse", outcome.failure, outcome.detail)
 
     def _skip_page(self, progress: _Progress, outcome: Outcome) -> None:
         """Blame the first page that was not done; try it alone once, and go on behind it."""
@@ -191,13 +190,9 @@ class DocumentScheduler:
             self._submit_pages(progress, page + 1, last)
         self._join_when_read(progress)
 
-    def _quarantine(
-        self, progress: _Progress, stage: str, reason: str, detail: str, retry: bool
-    ) -> None:
+    def _quarantine(self, progress: _Progress, stage: str, reason: str, detail: str) -> None:
         source = progress.source
-        row = quarantine_row(
-            source.doc_id, 0, stage, reason, detail, retry=retry, size=source.bytes
-        )
+        row = quarantine_row(source.doc_id, 0, stage, reason, detail, size=source.bytes)
         write_unit(self._units, quarantined_tables(source.doc_id, source.suffix, row))
         self._close(progress)
 

@@ -122,7 +122,7 @@ def _parse_small(context: TaskContext, job: Job) -> UnitTables | None:
     except Unreadable as error:
         row = quarantine_row(
             job.doc_id, 0, error.stage, error.reason, error.detail,
-            retry=error.retry, size=job.bytes,
+            size=job.bytes,
         )  # fmt: skip
         return quarantined_tables(job.doc_id, job.suffix, row)
     held: dict[str, Iterable[Row]] = {name: list(rows) for name, rows in tables.tables.items()}
@@ -193,7 +193,6 @@ def _finish(
             fault.stage,
             fault.reason,
             fault.detail,
-            retry=fault.retry,
             size=job.bytes,
         )
         for fault in faults

@@ -26,20 +26,19 @@ class Box(NamedTuple):
 class Unreadable(DsmError):
     """The whole document goes to quarantine. `reason` is a code, e.g. corrupt, encrypted, empty."""
 
-    def __init__(self, reason: str, detail: str, *, stage: str = "open", retry: bool = False):
+    def __init__(self, reason: str, detail: str, *, stage: str = "open"):
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
         self.stage = stage
-        self.retry = retry
 
     def __reduce__(self) -> tuple[object, ...]:
         # The arguments differ from `args`, and errors cross process borders.
-        return (_rebuild_unreadable, (self.reason, self.detail, self.stage, self.retry))
+        return (_rebuild_unreadable, (self.reason, self.detail, self.stage))
 
 
-def _rebuild_unreadable(reason: str, detail: str, stage: str, retry: bool) -> Unreadable:
-    return Unreadable(reason, detail, stage=stage, retry=retry)
+def _rebuild_unreadable(reason: str, detail: str, stage: str) -> Unreadable:
+    return Unreadable(reason, detail, stage=stage)
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,6 @@ class Fault:
     stage: str
     reason: str
     detail: str
-    retry: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,19 @@ version and settings) are copied from the old shards. One document's batch is in
 from __future__ import annotations
 
 import shutil
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from corpus import report, timings
+from corpus import changes, report, timings
+from corpus.account import Account
 from corpus.duplicates import duplicate_rows
 from corpus.plan_file import IngestPlan
+from corpus.published import KEPT
+from corpus.quarantine import Tries
 from corpus.schema import DERIVED_TABLES, TABLES_BY_NAME
-from corpus.sources import Source, SourceList
+from corpus.sources import Source
 from corpus.units import RowGroups, Unit, UnitRows, find_units, quarantine_row
 from workspace.errors import CorruptWorkspaceError
 from workspace.manifest import (
@@ -25,7 +28,6 @@ from workspace.manifest import (
     Manifest,
     code_version,
     describe_file,
-    find_published,
     now,
     read_manifest,
     write_manifest,
@@ -37,32 +39,6 @@ from workspace.stage import StagePlan
 BATCH_ROWS: Final[Mapping[str, int]] = {"pages": 32, "images": 16}
 
 
-def reusable(folder: Path, sources: SourceList, generation: str) -> set[str]:
-    """Ids of documents whose published rows are still right.
-
-    Not among them: files whose suffix changed (it tells text kinds apart), and documents with a
-    failure that is worth another try (a timeout, a lack of memory).
-    """
-    manifest = read_manifest(folder)
-    if manifest is None or manifest.notes.get("generation") != generation:
-        return set()
-    if find_published(folder, manifest.key) is None:  # damaged: nothing there can be trusted
-        return set()
-    suffixes: dict[str, str] = {}
-    retried: set[str] = set()
-    for row in _published_rows(folder, manifest, "quarantine", ["doc_id", "uri", "retry"]):
-        suffixes.setdefault(row["doc_id"], Path(row["uri"]).suffix.lower())
-        if row["retry"]:
-            retried.add(row["doc_id"])
-    for row in _published_rows(folder, manifest, "documents", ["doc_id", "uri"]):
-        suffixes[row["doc_id"]] = Path(row["uri"]).suffix.lower()
-    return {
-        source.doc_id
-        for source in sources.documents
-        if source.doc_id not in retried and suffixes.get(source.doc_id) == source.suffix
-    }
-
-
 def publish(
     plan: StagePlan,
     ingested: IngestPlan,
@@ -72,6 +48,7 @@ def publish(
     fingerprint: str,
     generation: str,
     similarity: float,
+    limits: str,
     seconds: float,
     cpu_s: Mapping[str, timings.CpuSeconds],
 ) -> Manifest:
@@ -81,10 +58,20 @@ def publish(
     is their sum.
     """
     folder = plan.directory
-    merge = _Merge(folder, plan, ingested, units, similarity)
-    merge.run()
-    merge.check_complete()
     sources = ingested.sources
+    fresh = [source for source in sources.documents if source.doc_id not in ingested.reused]
+    found = find_units(units, fresh)
+    failed = {doc_id for doc_id, unit in found.items() if unit.rejects}
+    held = [source.doc_id for source in sources.documents]
+    tries = Tries.read(folder).after(found, failed, held, limits)
+    current = read_manifest(folder)
+    if ingested.only_retries and current and _all_failed_again(folder, current, found):
+        tries.write(folder)
+        shutil.rmtree(folder / ".work", ignore_errors=True)
+        return current
+    merge = _Merge(folder, plan, ingested, found, similarity)
+    merge.run()
+    merge.account.check(sources)
     n_hashed = sources.n_files - len(sources.unreadable)
     manifest = Manifest(
         stage=plan.stage,
@@ -97,31 +84,59 @@ def publish(
             "files": sources.n_files,
             "bytes": sum(source.bytes for source in sources.documents),
             "documents": len(sources.documents),
+            "pages": merge.account.pages_in,
             "duplicates": n_hashed - len(sources.documents),
         },
-        counts_out={**merge.counts, "quarantined": merge.counts["quarantine"]},
+        counts_out={
+            **merge.counts,
+            "quarantined": merge.counts["quarantine"],
+            **merge.account.counts_out(),
+        },
         rejects=dict(sorted(merge.rejects.items())),
         notes={
             "generation": generation,
             "hidden_left_out": sources.hidden,
             "excluded": sources.excluded,
             "reused_documents": len(ingested.reused),
+            KEPT: dict(ingested.kept),
             "cpu_s": timings.sum_steps(cpu_s.values()),
         },
         seconds=seconds,
         created=now(),
         files=merge.files,
     )
+    tries.write(folder)
     shown = report.write(folder, manifest, prefix=f"report-{plan.key[:8]}")
     timed = _write_timings(folder, plan.key, ingested, cpu_s)
-    entries = [describe_file(folder, path) for path in (*shown, timed)]
+    history = changes.write_history(
+        folder, plan.key, merge.account.listed(generation, ingested.kept)
+    )
+    entries = [describe_file(folder, path) for path in (*shown, timed, *history)]
     manifest = manifest.model_copy(update={"files": [*manifest.files, *entries]})
     write_manifest(folder, manifest)
     remove_unlisted(folder, manifest)
     report.remove_old(folder, shown)
     timings.remove_old(folder, timed)
+    changes.forget(folder, history)
     shutil.rmtree(folder / ".work", ignore_errors=True)
     return manifest
+
+
+def _all_failed_again(folder: Path, manifest: Manifest, units: Mapping[str, Unit]) -> bool:
+    """Whether the units failed as the published documents did: then nothing is to be replaced."""
+    columns = ["doc_id", "page", "stage", "reason"]
+    before = _failures(_published_rows(folder, manifest, "quarantine", columns))
+    rows = UnitRows("quarantine")
+    return all(
+        before[doc_id] == _failures(rows.of(units[doc_id]))[doc_id] for doc_id in sorted(units)
+    )
+
+
+def _failures(rows: Iterable[Row]) -> defaultdict[str, set[tuple[int, str, str]]]:
+    found: defaultdict[str, set[tuple[int, str, str]]] = defaultdict(set)
+    for row in rows:
+        found[row["doc_id"]].add((row["page"], row["stage"], row["reason"]))
+    return found
 
 
 def _write_timings(
@@ -137,18 +152,20 @@ class _Merge:
     """Copies rows document by document into new shards."""
 
     def __init__(
-        self, folder: Path, plan: StagePlan, ingested: IngestPlan, units: Path, similarity: float
+        self,
+        folder: Path,
+        plan: StagePlan,
+        ingested: IngestPlan,
+        units: Mapping[str, Unit],
+        similarity: float,
     ) -> None:
         self._folder = folder
         self._similarity = similarity
         self._prefix = f"part-{plan.key[:8]}"
         self._sources = ingested.sources
         self._reused = ingested.reused
-        fresh = [
-            source for source in ingested.sources.documents if source.doc_id not in self._reused
-        ]
-        self._units = find_units(units, fresh)
-        self._seen: set[str] = set()
+        self._units = units
+        self.account = Account()
         self.rejects: Counter[str] = Counter()
         self.counts: dict[str, int] = {}
         self.files: list[FileEntry] = []
@@ -166,15 +183,6 @@ class _Merge:
         self.counts[table] = writer.rows
         self.files += writer.files
 
-    def check_complete(self) -> None:
-        """Every given file is in `documents` or in `quarantine`."""
-        lost = sorted(self._sources.uris - self._seen)
-        if lost:
-            raise CorruptWorkspaceError(
-                f"{len(lost)} file(s) are in neither documents nor quarantine, e.g. {lost[0]}; "
-                "nothing was published"
-            )
-
     def _rows(self, table: str) -> Iterator[Row]:
         if table == "quarantine":
             yield from self._unreadable_rows()
@@ -189,7 +197,7 @@ class _Merge:
                 rows = (self._named(row, source) for row in rows)
             elif table == "quarantine":
                 rows = self._quarantined(rows, source)
-            yield from rows
+            yield from (self.account.add(table, row) for row in rows)
 
     def _unit(self, source: Source) -> Unit:
         unit = self._units.get(source.doc_id)
@@ -200,8 +208,7 @@ class _Merge:
         return unit
 
     def _named(self, row: Row, source: Source) -> Row:
-        self._seen.update(source.uris)
-        return {**row, "uri": source.uris[0], "uris": list(source.uris), "name": source.path.name}
+        return {**row, "uri": source.uris[0], "uris": list(source.uris), "name": source.name}
 
     def _quarantined(self, rows: Iterator[Row], source: Source) -> Iterator[Row]:
         """A lost document is recorded under each of its paths, a lost page under the first."""
@@ -213,16 +220,14 @@ class _Merge:
             for uri in (source.uris if row["page"] == 0 else source.uris[:1])
         ]
         for row in sorted(found, key=lambda row: (row["uri"], row["page"], row["reason"])):
-            self._seen.add(row["uri"])
             self.rejects[row["reason"]] += 1
             yield row
 
     def _unreadable_rows(self) -> Iterator[Row]:
         for source in self._sources.unreadable:
-            self._seen.add(source.uri)
             self.rejects["unreadable"] += 1
-            row = quarantine_row("", 0, "open", "unreadable", source.detail, retry=True, size=0)
-            yield {**row, "uri": source.uri}
+            row = quarantine_row("", 0, "open", "unreadable", source.detail, size=0)
+            yield self.account.add("quarantine", {**row, "uri": source.uri})
 
 
 def _old_rows(folder: Path, table: str) -> RowGroups:

@@ -6,16 +6,25 @@ them, and `markdown(folder, manifest)` for whoever shows it elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from corpus import timings
 from corpus.contact_sheet import contact_sheet
+from corpus.published import KEPT
+from corpus.quarantine import Tries, describe
+from corpus.report_duplicates import duplicate_lines
 from workspace import publish
 from workspace.manifest import Manifest
 from workspace.shards import Row, iterate_files, manifest_files
 
+_RETRIED: Final[Mapping[str, str]] = {
+    "again": "by every run, up to max_tries",
+    "limit": "when a limit is raised",
+    "cure": "with --retry-quarantined",
+    "keep": "with --retry-quarantined; the rest of the document is here",
+}
 # The report lists all files up to here; the tables hold the rest.
 MAX_LISTED: Final = 2_000
 MAX_SLOWEST: Final = 25
@@ -57,7 +66,15 @@ def markdown(folder: Path, manifest: Manifest) -> str:
             "",
             "## Quarantine",
             "",
-            *_quarantine_lines(manifest, quarantine),
+            *_quarantine_lines(manifest, quarantine, Tries.read(folder)),
+            "",
+            "## Duplicates",
+            "",
+            *duplicate_lines(
+                _rows(folder, manifest, "duplicates"),
+                {row["doc_id"]: row["uri"] for row in documents},
+                _code,
+            ),
             "",
         ]
     )
@@ -132,6 +149,13 @@ def _totals(manifest: Manifest) -> Iterator[str]:
         f"Passed over: {notes.get('hidden_left_out', 0)} hidden files or folders, "
         f"{notes.get('excluded', 0)} excluded by pattern."
     )
+    kept = notes.get(KEPT)
+    if kept:
+        yield ""
+        yield (
+            f"{len(kept)} document(s) keep the rows of a run with other settings: their files are "
+            "no longer there to be read again."
+        )
 
 
 def _document_lines(documents: Sequence[Row]) -> Iterator[str]:
@@ -147,22 +171,29 @@ def _document_lines(documents: Sequence[Row]) -> Iterator[str]:
         yield f"\n{len(documents) - MAX_LISTED} more are in the `documents` table."
 
 
-def _quarantine_lines(manifest: Manifest, quarantine: Sequence[Row]) -> Iterator[str]:
+def _quarantine_lines(manifest: Manifest, quarantine: Sequence[Row], tries: Tries) -> Iterator[str]:
     if not quarantine:
         yield "Nothing was left out."
         return
     reasons = ", ".join(f"{reason} {count}" for reason, count in manifest.rejects.items())
     yield f"By reason: {reasons}."
     yield ""
-    yield "| file | page | stage | reason | detail |"
-    yield "|---|---:|---|---|---|"
+    yield "| file | page | stage | reason | tries | detail |"
+    yield "|---|---:|---|---|---:|---|"
     for row in sorted(quarantine, key=lambda row: (row["uri"], row["page"]))[:MAX_LISTED]:
         page = str(row["page"]) if row["page"] else "all"
         detail = _code(row["detail"][:200])
-        cells = [_code(row["uri"]), page, row["stage"], row["reason"], detail]
+        tried = str(tries.of(row["doc_id"]))
+        cells = [_code(row["uri"]), page, row["stage"], row["reason"], tried, detail]
         yield f"| {' | '.join(cells)} |"
     if len(quarantine) > MAX_LISTED:
         yield f"\n{len(quarantine) - MAX_LISTED} more are in the `quarantine` table."
+    yield ""
+    yield "| reason | means | tried again | what to do |"
+    yield "|---|---|---|---|"
+    for reason in manifest.rejects:
+        about = describe(reason)
+        yield f"| {reason} | {about.meaning} | {_RETRIED[about.retry]} | {about.cure} |"
 
 
 def _code(text: str) -> str:

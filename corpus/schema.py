@@ -229,10 +229,10 @@ QUARANTINE: Final = pa.schema(
         ("uri", pa.string()),
         ("page", pa.int32()),  # 0 = the whole document
         ("stage", pa.string()),  # open | parse | render | tables | summarise ...
-        ("reason", pa.string()),  # empty encrypted corrupt no_pages timeout out_of_memory ...
-        ("detail", pa.string()),
+        ("reason", pa.string()),  # a code of corpus.quarantine.REASONS
+        ("detail", pa.string()),  # the evidence: what the parser said, the end of its output
         ("bytes", pa.int64()),
-        ("retry", pa.bool_()),  # worth another try as it is (timeout, memory)
+        ("retry", pa.bool_()),  # a plain run may try it again (corpus.quarantine)
     ]
 )
 

@@ -26,15 +26,20 @@ class Source:
     doc_id: str
     uris: tuple[str, ...]
     bytes: int
+    local: str = ""  # the file with the bytes, where the first uri is not one
 
     @property
     def path(self) -> Path:
-        return Path(self.uris[0])
+        return Path(self.local or self.uris[0])
+
+    @property
+    def name(self) -> str:
+        return Path(self.uris[0]).name
 
     @property
     def suffix(self) -> str:
         """Lower case with the dot; tells kinds of plain text apart."""
-        return self.path.suffix.lower()
+        return Path(self.uris[0]).suffix.lower()
 
 
 @dataclass(frozen=True)
@@ -66,10 +71,7 @@ class SourceList:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
-        documents = (
-            Source(item["doc_id"], tuple(item["uris"]), item["bytes"])
-            for item in value["documents"]
-        )
+        documents = (Source(**{**item, "uris": tuple(item["uris"])}) for item in value["documents"])
         unreadable = (UnreadableSource(**item) for item in value["unreadable"])
         return cls(tuple(documents), tuple(unreadable), value["hidden"], value["excluded"])
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from corpus.quarantine import is_retried
 from corpus.rows import DocumentRows
 from corpus.schema import TABLES_BY_NAME
 from corpus.sources import Source
@@ -97,7 +98,7 @@ def write_batch(units: Path, documents: Sequence[UnitTables]) -> None:
 
 
 def quarantine_row(
-    doc_id: str, page: int, stage: str, reason: str, detail: str, *, retry: bool, size: int
+    doc_id: str, page: int, stage: str, reason: str, detail: str, *, size: int
 ) -> Row:
     """A row of the quarantine table; `uri` is filled in when the corpus is published."""
     return {
@@ -108,7 +109,7 @@ def quarantine_row(
         "reason": reason,
         "detail": detail[:1000],
         "bytes": size,
-        "retry": retry,
+        "retry": is_retried(reason),
     }
 
 

@@ -74,7 +74,6 @@ def _attempt(context: Any, task: dict[str, Any], send: Send) -> dict[str, Any]:
             "stage": error.stage,
             "reason": error.reason,
             "detail": error.detail,
-            "retry": error.retry,
         }
         return {"unreadable": fields}
     except MemoryError:

@@ -106,7 +106,7 @@ def _convert(program: str, path: Path, kind: str, target: str, folder: Path) -> 
             # soffice is a launcher: the program itself is its child.
             os.killpg(process.pid, signal.SIGKILL)
             detail = f"LibreOffice took longer than {_TIMEOUT_S} s"
-            raise Unreadable("timeout", detail, stage="convert", retry=True) from error
+            raise Unreadable("timeout", detail, stage="convert") from error
     converted = folder / f"source.{target}"
     if not converted.is_file():
         detail = errors.decode("utf-8", "replace").strip()[-300:] or "LibreOffice wrote no file"

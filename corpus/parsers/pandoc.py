@@ -50,9 +50,9 @@ def _run(data: bytes, reader: str) -> str:
         )
     except subprocess.TimeoutExpired as error:
         detail = f"pandoc took longer than {_TIMEOUT_S} s"
-        raise Unreadable("timeout", detail, stage="parse", retry=True) from error
+        raise Unreadable("timeout", detail, stage="parse") from error
     if done.returncode == 251:  # GHC's exit code for an exhausted heap
-        raise Unreadable("out_of_memory", "pandoc reached 2 GB", stage="parse", retry=True)
+        raise Unreadable("out_of_memory", "pandoc reached 2 GB", stage="parse")
     if done.returncode != 0:
         detail = done.stderr.decode("utf-8", "replace").strip()[-300:]
         raise Unreadable("syntax", f"pandoc: {detail}", stage="parse")

@@ -101,7 +101,6 @@ def build_document(
                 page.fault_stage,
                 page.fault_reason,
                 page.fault_detail,
-                retry=page.fault_reason in ("timeout", "out_of_memory"),
             )
             for page in pages
             if page.fault_reason

@@ -89,6 +89,17 @@ def test_a_copy_of_a_variant_joins_the_variant() -> None:
     assert found["a"].likeness.kind == "variant" and found["a"].representative == "c"
 
 
+def test_a_variant_of_a_member_does_not_slip_into_its_group() -> None:
+    """One number differs between b and c; a, longer by a few words, is near to either."""
+    text = (TEXT + " ") * 8
+    texts = {
+        "a": text.format(**NOMINAL) + "Printed in a single volume.",
+        "b": text.format(**NOMINAL) + "Printed on page 7.",
+        "c": text.format(**NOMINAL) + "Printed on page 9.",
+    }
+    assert kinds(texts) == {"b": "near", "c": "variant"}
+
+
 def test_unlike_and_tiny_texts_are_left_alone() -> None:
     rng = random.Random(3)
     words = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("ax", "en", "ol", "ir", "um")]

@@ -154,9 +154,9 @@ def test_a_changed_folder_costs_only_the_change(folder: Path, tmp_path: Path) ->
     text_pdf(sources / "new.pdf", ["A new page about the watchdog timer."])
     new_id = hashlib.sha256((sources / "new.pdf").read_bytes()).hexdigest()
 
-    planned = ingest.plan(configure(tmp_path / "w", sources))
+    planned = ingest.plan(configure(tmp_path / "w", sources, sync=True))
     assert [shard.items for shard in planned.shards] == [(new_id,)]
-    again = run_ingest(tmp_path / "w", sources)
+    again = run_ingest(tmp_path / "w", sources, sync=True)
     fresh = run_ingest(tmp_path / "fresh", sources)
     assert again.notes["reused_documents"] > 3 and fresh.notes["reused_documents"] == 0
     assert tables(tmp_path / "w") == tables(tmp_path / "fresh")
