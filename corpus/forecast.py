@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from corpus.ingest import IngestConfig, Survey, make_shards, unfinished
 from corpus.page_counts import count_pages
 from corpus.sources import Source
+from corpus.timings import TOTAL
 from workspace.manifest import Manifest, read_manifest
 from workspace.shards import iterate_rows
 
@@ -222,7 +223,7 @@ def _scale(config: IngestConfig, earlier: Manifest | None) -> float:
         _Document(kind_of(f".{row['format']}"), row["bytes"], row["n_pages"]) for row in rows
     )
     expected = sum(_core_seconds(config, documents).values())
-    return min(5.0, max(0.2, sum(spent.values()) / expected))
+    return min(5.0, max(0.2, spent[TOTAL] / expected))
 
 
 def _by_format(todo: Iterable[Source], pages: Pages) -> list[FormatLine]:
