@@ -35,7 +35,7 @@ class Cost(NamedTuple):
     mb_s: float = 0.0
 
 
-# Measured over the documents of benchmarks/ingest/speed.py on a busy core of a Xeon at 2 to 3 GHz.
+# Measured over the documents of benchmarks/ingest/speed.py on a busy Xeon core.
 COSTS: Final[Mapping[str, tuple[Cost, ...]]] = {
     "pdf": (
         Cost("text", 0.02, 0.005),
