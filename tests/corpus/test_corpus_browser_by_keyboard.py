@@ -135,7 +135,7 @@ def test_hostile_texts_are_shown_and_do_nothing(
 ) -> None:
     page.goto(request.getfixturevalue(form))
     page.get_by_role("link", name=HOSTILE_NAME).click()
-    page.get_by_text(f"{SCRIPT} Title").first.wait_for()
+    page.locator(".flow").get_by_text(f"{SCRIPT} Title").wait_for()
     page.keyboard.press("2")
     page.locator("table.grid th", has_text="</table>").wait_for()
     assert page.locator("main script, main img[src=x]").count() == 0

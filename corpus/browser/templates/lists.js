@@ -91,7 +91,7 @@ async function hitList(query, known) {
       make("p", { class: "snippet" }, hit.snippet.map(([part, isHit]) => (isHit ? make("mark", {}, part) : part))));
   });
   const cursor = new Cursor(rows);
-  const many = found.is_more ? `more than ${count(found.total)} elements` : plural(found.total, "element");
+  const many = found.is_more ? `More than ${count(found.total)} elements, in the order of documents,` : plural(found.total, "element");
   const note = source.searchNote(known);
   const node = make("section", { class: "list-view narrow" },
     make("p", { class: "bar" }, text ? `${many} with “${short(text, 80)}”` : "Type words to find; the last one may be a beginning.",
