@@ -175,3 +175,7 @@ class ParseOptions:
     max_table_rows: int = 20_000
     pdf_backend: str = "pymupdf"  # pymupdf | pypdfium2
     table_detection: str = "routed"  # fast | routed | full, as in IngestConfig
+    ocr: str = "auto"  # auto | off | force
+    ocr_engine: str = "none"  # both | tesseract | rapidocr | none
+    ocr_languages: tuple[str, ...] = ("eng",)
+    ocr_dpi: int = 200

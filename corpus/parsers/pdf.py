@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from corpus.parsed import ParsedDocument, ParseOptions
+from corpus.parsers.page_ocr import with_ocr
 from corpus.parsers.pdf_raw import PdfDocument, RawOutline, RawPage
 from corpus.parsers.pdf_spool import PdfSpool
 from corpus.parsers.pdf_structure import build_document
@@ -52,15 +53,17 @@ def read_pages(
     document = open_pdf(path, options)
     try:
         for page in pages:
-            spool.put_page(_read_page(document, page, spool))
+            spool.put_page(_read_page(document, page, spool, options))
             on_page(page)
     finally:
         document.close()
 
 
-def _read_page(document: PdfDocument, page: int, spool: PdfSpool) -> RawPage:
+def _read_page(
+    document: PdfDocument, page: int, spool: PdfSpool, options: ParseOptions
+) -> RawPage:
     try:
-        return document.read_page(page, spool)
+        return with_ocr(document, document.read_page(page, spool), spool, options)
     except MemoryError:
         raise
     except Exception as error:  # the backends raise what their C libraries give them

@@ -10,23 +10,27 @@ import ctypes
 import io
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from PIL.Image import Image
+
 from corpus.parsed import Box, ParseOptions, Unreadable
-from corpus.parsers.boxes import area, enclose, horizontal_overlap
+from corpus.parsers.boxes import area, enclose
+from corpus.parsers.line_blocks import group_lines
 from corpus.parsers.page_size import fit_dpi
 from corpus.parsers.pdf_raw import (
     Bookmark,
     PageFiles,
-    RawBlock,
     RawImage,
     RawLine,
     RawOutline,
     RawPage,
+    RawTable,
 )
+from corpus.parsers.table_grid import Word
 from corpus.step_clock import CLOCK
 
 MIN_PIXELS: Final = 16
@@ -58,10 +62,12 @@ class PdfiumDocument:
     def close(self) -> None:
         self._document.close()
 
-    def read_page(self, page: int, files: PageFiles) -> RawPage:
-        """One page; raises `PdfiumError` when it cannot be loaded."""
+    def read_page(self, page: int, files: PageFiles, turn: int = 0) -> RawPage:
+        """One page, turned by `turn`; raises `PdfiumError` when it cannot be loaded."""
         loaded = self._document[page - 1]
         try:
+            rotation = int(loaded.get_rotation())
+            loaded.set_rotation((rotation + turn) % 360)
             width, height = loaded.get_size()
             place = _Placement(loaded, width, height)
             with CLOCK.measure("text"):
@@ -77,8 +83,8 @@ class PdfiumDocument:
                 page=page,
                 width_pt=float(width),
                 height_pt=float(height),
-                rotation=int(loaded.get_rotation()),
-                blocks=tuple(_blocks(lines)),
+                rotation=rotation,
+                blocks=tuple(group_lines(lines)),
                 images=tuple(pictures),
                 png_bytes=len(png),
                 dpi=round(dpi),
@@ -87,6 +93,19 @@ class PdfiumDocument:
             )
         finally:
             loaded.close()
+
+    def render(self, page: int, dpi: float) -> Image:
+        """The page as shown, in greys."""
+        loaded = self._document[page - 1]
+        try:
+            picture: Image = loaded.render(scale=dpi / 72, grayscale=True).to_pil()
+            return picture.convert("L")
+        finally:
+            loaded.close()
+
+    def find_tables(self, page: int, words: Sequence[Word], turn: int) -> tuple[RawTable, ...]:
+        """None: this backend has no search for tables."""
+        return ()
 
     def _render(self, page: Any, width: float, height: float) -> tuple[bytes, float]:
         dpi = fit_dpi(width, height, self._options.page_dpi, self._options.max_page_pixels)
@@ -241,24 +260,3 @@ class _Lines:
         upright = len(line.boxes) < 3 or box.x1 - box.x0 > 0.5 * (box.y1 - box.y0)
         half = len(line.boxes) / 2
         yield RawLine(text, box, size, line.bold > half, line.mono > half, upright)
-
-
-def _blocks(lines: list[RawLine]) -> Iterator[RawBlock]:
-    """Consecutive lines that stand close under one another."""
-    group: list[RawLine] = []
-    for line in lines:
-        if group and not _follows(group[-1], line):
-            yield RawBlock(tuple(group), enclose(item.box for item in group))
-            group = []
-        group.append(line)
-    if group:
-        yield RawBlock(tuple(group), enclose(item.box for item in group))
-
-
-def _follows(above: RawLine, below: RawLine) -> bool:
-    gap = below.box.y0 - above.box.y1
-    return (
-        -0.5 * above.height < gap < above.size
-        and abs(above.size - below.size) < 0.6
-        and horizontal_overlap(above.box, below.box) > 0.3
-    )

@@ -5,21 +5,25 @@ MuPDF's layout model costs about 0.4 s of CPU a page against 0.03 s for the rest
 default it runs only on pages that show signs of a table (`table_detection`).
 
 Runs in a killable child: some pages hang or crash MuPDF, and no time limit exists inside it.
-Does not decide what is a heading, a caption or a footer (`pdf_structure`), and does no OCR.
+Does not decide what is a heading, a caption or a footer (`pdf_structure`).
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+from PIL.Image import Image, frombuffer
 
 from corpus.parsed import Box, ParseOptions, Unreadable
 from corpus.parsers import pdf_pymupdf_images as images
 from corpus.parsers import pdf_pymupdf_tables as tables
 from corpus.parsers.boxes import enclose
 from corpus.parsers.page_size import fit_dpi
+from corpus.parsers.pdf_pymupdf_scans import find_tables_on_scan
 from corpus.parsers.pdf_raw import (
     Bookmark,
     PageFiles,
@@ -27,7 +31,9 @@ from corpus.parsers.pdf_raw import (
     RawLine,
     RawOutline,
     RawPage,
+    RawTable,
 )
+from corpus.parsers.table_grid import Word
 from corpus.step_clock import CLOCK
 
 _MONO: Final = re.compile(r"mono|courier|consol|typewriter|cmtt|menlo|inconsol|fixed", re.I)
@@ -78,10 +84,12 @@ class PymupdfDocument:
     def close(self) -> None:
         self._document.close()
 
-    def read_page(self, page: int, files: PageFiles) -> RawPage:
-        """One page; raises whatever MuPDF raises when it cannot be read."""
+    def read_page(self, page: int, files: PageFiles, turn: int = 0) -> RawPage:
+        """One page, turned by `turn`; raises whatever MuPDF raises when it cannot be read."""
         loaded = self._document.load_page(page - 1)
         rotation = int(loaded.rotation)
+        if turn:
+            loaded.set_rotation((rotation + turn) % 360)
         shown = loaded.rect
         with CLOCK.measure("text"):
             blocks = _read_blocks(self._pymupdf, loaded)
@@ -110,6 +118,24 @@ class PymupdfDocument:
             n_drawings=len(drawings),
             n_tiny_images=found.n_tiny,
             flags=tuple(flags),
+        )
+
+    def render(self, page: int, dpi: float) -> Image:
+        """The page as shown, in greys."""
+        pixmap = self._document.load_page(page - 1).get_pixmap(
+            matrix=self._pymupdf.Matrix(dpi / 72, dpi / 72), colorspace=self._pymupdf.csGRAY
+        )
+        return frombuffer("L", (pixmap.width, pixmap.height), bytes(pixmap.samples))
+
+    def find_tables(self, page: int, words: Sequence[Word], turn: int) -> tuple[RawTable, ...]:
+        """Tables among OCR words, on a copy of the page that shows its picture alone."""
+        loaded = self._document.load_page(page - 1)
+        if turn:
+            loaded.set_rotation((int(loaded.rotation) + turn) % 360)
+        png = self._render(loaded)[0]
+        width, height = float(loaded.rect.width), float(loaded.rect.height)
+        return find_tables_on_scan(
+            self._pymupdf, png, width, height, words, self._options.table_detection
         )
 
     def _find_tables(

@@ -44,7 +44,7 @@ def find_tables(
         return FoundTables(())
     # Before the search, which rewrites a rotated page.
     words, rules = _words(page), _rules(page, drawings)
-    found = _find_with_layout(page) if tabular else _find_ruled(page, mode)
+    found = find_with_layout(page) if tabular else _find_ruled(page, mode)
     return found._replace(tables=tuple(_mended(table, words, rules) for table in found.tables))
 
 
@@ -54,7 +54,7 @@ def _find_ruled(page: Any, mode: str) -> FoundTables:
         return FoundTables((), ("table_error",))
     found = [table for item in ruled.tables if (table := _from_rules(item))]
     if found and mode == "routed":
-        return _find_with_layout(page)
+        return find_with_layout(page)
     return FoundTables(tuple(found))
 
 
@@ -93,7 +93,8 @@ def _mended(table: RawTable, words: Sequence[Word], rules: Sequence[Rule]) -> Ra
     return RawTable(enclose(boxes) if boxes else table.box, cells)
 
 
-def _find_with_layout(page: Any) -> FoundTables:
+def find_with_layout(page: Any) -> FoundTables:
+    """Tables that MuPDF's layout model and its refinement find."""
     _leave_out_pictures(page)
     finder = page.find_tables(union=True, refine=True)
     if finder is None:
@@ -129,6 +130,11 @@ def _looks_tabular(blocks: Sequence[RawBlock]) -> bool:
     lines = [line for block in blocks for line in block.lines if line.upright]
     if any(_CAPTION.match(line.text) for line in lines):
         return True
+    return has_rows_of_pieces(lines)
+
+
+def has_rows_of_pieces(lines: Iterable[RawLine]) -> bool:
+    """Three rows of at least three separate pieces of text."""
     return sum(1 for row in _rows_by_baseline(lines) if _pieces(row) >= 3) >= 3
 
 

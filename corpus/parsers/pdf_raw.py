@@ -7,10 +7,14 @@ one document are read by several processes. Boxes are in points of the page as s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol, Self
 
+from PIL.Image import Image
+
 from corpus.parsed import Box, ParsedCell
+from corpus.parsers.table_grid import Word
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,9 @@ class RawPage:
     dpi: int = 0
     n_drawings: int = 0
     n_tiny_images: int = 0
+    ocr_engine: str = ""  # set when lines come from OCR
     flags: tuple[str, ...] = ()
-    fault_stage: str = ""  # set when the page was lost
+    fault_stage: str = ""  # set when the page was lost, or with `ocr`, only its OCR
     fault_reason: str = ""
     fault_detail: str = ""
 
@@ -146,6 +151,16 @@ class PdfDocument(Protocol):
 
     outline: RawOutline
 
-    def read_page(self, page: int, files: PageFiles) -> RawPage: ...
+    def read_page(self, page: int, files: PageFiles, turn: int = 0) -> RawPage:
+        """One page, turned clockwise by `turn` degrees from how the file shows it."""
+        ...
+
+    def render(self, page: int, dpi: float) -> Image:
+        """The page as the file shows it, in greys."""
+        ...
+
+    def find_tables(self, page: int, words: Sequence[Word], turn: int) -> tuple[RawTable, ...]:
+        """Tables of a scanned page, given its words in points of the turned page."""
+        ...
 
     def close(self) -> None: ...

@@ -2,13 +2,12 @@
 
 In: every `RawPage` of a document, its outline, and a way to fetch picture bytes. Out: a
 `ParsedDocument`. Headers, footers and headings need the whole document, which is why this runs
-after all pages are read. Does no OCR.
+after all pages are read.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -37,11 +36,9 @@ from corpus.parsers.page_tables import JoinedTables, PageRegions, Region, join_t
 from corpus.parsers.paragraphs import BULLET, LIST_MARKER, Paragraph, join_broken, split_block
 from corpus.parsers.pdf_raw import RawImage, RawLine, RawOutline, RawPage, RawTable
 from corpus.parsers.reading_order import sort_reading_order
+from corpus.parsers.text_quality import is_garbled
 
 LoadImage = Callable[[str], bytes]
-# From this share of unreadable characters on, the page's text is not to be trusted.
-GARBLED_SHARE: Final = 0.1
-MIN_GARBLED_CHARS: Final = 20
 
 _NUMBER_ALONE: Final = re.compile(
     r"^(?:\d{1,2}(?:\.\d{1,2}){0,3}|[A-Z]|(?:chapter|appendix|part)\s+[\dA-Z]+)\.?$", re.IGNORECASE
@@ -90,7 +87,7 @@ def build_document(
     metadata |= {name: str(count) for name, count in left_out.items() if count}
     return ParsedDocument(
         format="pdf",
-        parser=outline.parser,
+        parser=_parser(outline, pages),
         pages=tuple(parsed_pages),
         elements=tuple(elements),
         title=_stated_title(metadata.pop("title", "")),
@@ -305,7 +302,7 @@ def _furniture_element(page: int, item: tuple[str, RawLine]) -> ParsedElement:
 def _parsed_page(raw: RawPage, elements: Sequence[ParsedElement]) -> ParsedPage:
     text = "\n".join(element.text for element in elements if element.text)
     flags = list(raw.flags)
-    if raw.fault_reason:
+    if raw.fault_reason and raw.fault_stage != "ocr":
         flags.append("lost")
     elif not text.strip():
         flags.append("no_text")
@@ -317,20 +314,21 @@ def _parsed_page(raw: RawPage, elements: Sequence[ParsedElement]) -> ParsedPage:
         height_pt=raw.height_pt,
         text=text,
         rotation=raw.rotation,
-        text_source="native" if text.strip() else "none",
+        text_source=_text_source(raw, text),
         image_dpi=raw.dpi,
         flags=tuple(flags),
     )
 
 
-def is_garbled(text: str) -> bool:
-    """Whether too many characters are replacements, private-use, control or unassigned."""
-    marks = [char for char in text if not char.isspace()]
-    bad = sum(1 for char in marks if char == "\ufffd" or unicodedata.category(char) in _BAD)
-    return len(marks) >= MIN_GARBLED_CHARS and bad >= GARBLED_SHARE * len(marks)
+def _text_source(raw: RawPage, text: str) -> str:
+    if not text.strip():
+        return "none"
+    return "ocr" if raw.ocr_engine else "native"
 
 
-_BAD: Final = frozenset({"Co", "Cc", "Cn", "Cs"})
+def _parser(outline: RawOutline, pages: Sequence[RawPage]) -> str:
+    """The backend, and every OCR engine that a page's text comes from."""
+    return " + ".join([outline.parser, *sorted({p.ocr_engine for p in pages if p.ocr_engine})])
 
 
 def _stated_title(title: str) -> str:
