@@ -4,6 +4,7 @@ PY := .venv/bin/python
 WORKSPACE ?= demo/workspace
 
 APT_TOOLS := iverilog bubblewrap
+APT_OCR := tesseract-ocr tesseract-ocr-osd
 APT_DOCS := yosys-doc ngspice-doc
 APT_SLURM := slurmctld slurmd slurm-client munge
 APT_BROWSER := chromium
@@ -18,11 +19,11 @@ setup: ## make .venv with everything that the tests need
 	@deploy/setup demo
 
 demo: setup ## documents to an evaluated model on this machine, in about 15 minutes
-	@deploy/setup apt $(APT_TOOLS) $(APT_DOCS)
+	@deploy/setup apt $(APT_TOOLS) $(APT_OCR) $(APT_DOCS)
 	@examples/run_demo $(WORKSPACE)
 
 demo-slurm: setup ## the demo's training on a real Slurm cluster started on this machine
-	@deploy/setup apt $(APT_TOOLS) $(APT_DOCS) $(APT_SLURM)
+	@deploy/setup apt $(APT_TOOLS) $(APT_OCR) $(APT_DOCS) $(APT_SLURM)
 	@examples/run_demo --slurm $(WORKSPACE)
 
 serve: setup ## Prefect server, deployments and a worker; prints the address of the UI
@@ -33,7 +34,7 @@ browse: setup ## look at the corpus of WORKSPACE in a browser; prints the addres
 	@$(PY) -m corpus.browser --workspace $(WORKSPACE)
 
 test: setup ## everything that CI runs: lint, types, tests
-	@deploy/setup apt $(APT_TOOLS) $(APT_SLURM) $(APT_BROWSER) yosys-doc
+	@deploy/setup apt $(APT_TOOLS) $(APT_OCR) $(APT_SLURM) $(APT_BROWSER) yosys-doc
 	@$(MAKE) --no-print-directory lint types unit
 
 lint: setup
@@ -47,7 +48,7 @@ unit: setup
 	$(PY) -m pytest
 
 bench: setup ## the short form of every benchmark; figures go to benchmarks/results
-	@deploy/setup apt $(APT_TOOLS)
+	@deploy/setup apt $(APT_TOOLS) $(APT_OCR)
 	@$(PY) -m benchmarks.run_all
 
 lock: setup ## resolve requirements.lock anew from pyproject.toml (torch stays out of it)

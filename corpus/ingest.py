@@ -10,7 +10,7 @@ and a manifest. Every given file ends in `documents` or in `quarantine` with a r
 or `workspace.stage.run(config, ingest.plan, ingest.process, ingest.publish)`. A run adds to what
 the workspace holds (`sync` mirrors the sources instead). Documents that were published before with
 the same settings keep their rows without being parsed again. The caller holds the stage's lock.
-Does not read object stores, and does no OCR.
+Does not read object stores.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Self
 
-from pydantic import field_validator
+from pydantic import field_validator, model_validator
 
 from corpus import publish_corpus
 from corpus.parse_documents import DocumentScheduler, TimeLimits
 from corpus.parsed import ParseOptions
+from corpus.parsers import ocr_setup as ocr
 from corpus.plan_file import IngestPlan, read_plan, write_plan
 from corpus.published import ATTEMPTS, Request, Selection, read_published, select
 from corpus.quarantine import Tries
@@ -176,6 +177,29 @@ class IngestConfig(StageConfig):
         "flows/clusters/slurm.yaml",
     )
 
+    ocr: Literal["auto", "off", "force"] = setting(
+        "auto",
+        position=14,
+        description="auto: read pages by OCR whose text is missing, garbled or from a poor old "
+        "scan; off: never; force: every page",
+    )
+    ocr_engine: Literal["auto", "both", "tesseract", "rapidocr", "none"] = setting(
+        "auto",
+        position=15,
+        description="both: Tesseract, and RapidOCR where it is not sure; auto takes what is "
+        "installed. With none, pages in need of OCR are flagged ocr_unavailable",
+    )
+    ocr_languages: list[str] = setting(
+        default_factory=lambda: ["eng"],
+        position=16,
+        min_length=1,
+        max_length=8,
+        description="Tesseract's names of the languages to expect, e.g. eng deu chi_sim",
+    )
+    ocr_dpi: int = setting(
+        200, position=17, ge=100, le=600, description="Resolution at which OCR sees PDF pages"
+    )
+
     @field_validator("pdf_backend", mode="after")
     @classmethod
     def _resolve_backend(cls, value: str) -> str:
@@ -186,12 +210,36 @@ class IngestConfig(StageConfig):
             raise ValueError(f"{value} is not installed: pip install {value}")
         return value
 
+    @field_validator("ocr_engine", mode="after")
+    @classmethod
+    def _resolve_engine(cls, value: str) -> str:
+        """Settled before the fingerprint is taken: other engines read other text."""
+        if value == "auto":
+            return ocr.find_engines()
+        if missing := ocr.missing_engines(value):
+            cures = "; ".join(f"{name}: {ocr.CURES[name]}" for name in missing)
+            raise ValueError(f"not installed: {cures}")
+        return value
+
+    @model_validator(mode="after")
+    def _check_ocr(self) -> Self:
+        if self.ocr == "force" and self.ocr_engine == "none":
+            cures = ", or ".join(ocr.CURES.values())
+            raise ValueError(f"ocr=force needs an OCR engine, and none is in use: {cures}")
+        if self.ocr != "off" and (fault := ocr.language_fault(self.ocr_engine, self.ocr_languages)):
+            raise ValueError(f"ocr_languages: {fault}")
+        return self
+
     def parse_options(self) -> ParseOptions:
         return ParseOptions(
             page_dpi=self.page_dpi,
             max_page_pixels=self.max_page_pixels,
             pdf_backend=self.pdf_backend,
             table_detection=self.table_detection,
+            ocr=self.ocr,
+            ocr_engine=self.ocr_engine,
+            ocr_languages=tuple(self.ocr_languages),
+            ocr_dpi=self.ocr_dpi,
         )
 
     @property

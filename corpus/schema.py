@@ -70,13 +70,13 @@ PAGES: Final = _with_images(
             ("page", pa.int32()),
             ("width_pt", pa.float32()),
             ("height_pt", pa.float32()),
-            ("rotation", pa.int32()),  # degrees, as stored; boxes are already upright
+            ("rotation", pa.int32()),  # degrees, as stored; image and boxes are upright
             ("text", pa.string()),  # in reading order
             ("text_source", pa.string()),  # native | ocr | none
             ("image", IMAGE),  # PNG of the page, null when not rendered
             ("image_dpi", pa.int32()),
             ("n_elements", pa.int32()),
-            ("flags", STRINGS),  # e.g. low_resolution, garbled_text, no_text
+            ("flags", STRINGS),  # e.g. low_resolution, garbled_text, no_text, ocr
             # equal for pages of equal words and pictures; "" for an empty page
             ("content_hash", pa.string()),
         ]

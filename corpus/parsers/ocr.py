@@ -10,7 +10,7 @@ last the second engine. The most worthwhile reading wins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from PIL import Image as pillow
@@ -19,21 +19,8 @@ from PIL.Image import Image
 from corpus.parsed import ParseOptions
 from corpus.parsers import ocr_rapidocr, ocr_tesseract
 from corpus.parsers.ocr_lines import OcrEngine, Reading
+from corpus.parsers.ocr_setup import ENGINES
 
-ENGINES: Final[dict[str, tuple[str, ...]]] = {
-    "both": ("tesseract", "rapidocr"),
-    "tesseract": ("tesseract",),
-    "rapidocr": ("rapidocr",),
-    "none": (),
-}
-_INSTALLED: Final[dict[str, Callable[[], bool]]] = {
-    "tesseract": ocr_tesseract.is_installed,
-    "rapidocr": ocr_rapidocr.is_installed,
-}
-CURES: Final = {
-    "tesseract": "apt-get install tesseract-ocr tesseract-ocr-osd",
-    "rapidocr": "pip install 'dsm-pipeline[ocr]'",
-}
 # Another direction or engine must be this much better than what is already there.
 MARGIN: Final = 1.2
 _TURNED: Final = {
@@ -41,17 +28,6 @@ _TURNED: Final = {
     180: pillow.Transpose.ROTATE_180,
     270: pillow.Transpose.ROTATE_90,
 }
-
-
-def find_engines() -> str:
-    """The best value of `ocr_engine` on this machine: both, tesseract, rapidocr or none."""
-    found = tuple(name for name, is_installed in _INSTALLED.items() if is_installed())
-    return next(value for value, names in ENGINES.items() if names == found)
-
-
-def missing_engines(value: str) -> list[str]:
-    """What `ocr_engine=value` needs and this machine lacks."""
-    return [name for name in ENGINES[value] if not _INSTALLED[name]()]
 
 
 def engines(options: ParseOptions) -> list[OcrEngine]:
@@ -101,5 +77,3 @@ def _better(known: Reading, other: Reading) -> Reading:
     if known.is_sideways != other.is_sideways:
         return other if known.is_sideways and other.worth > 0 else known
     return other if other.worth > MARGIN * max(known.worth, 1.0) else known
-
-

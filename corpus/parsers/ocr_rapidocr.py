@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import version
-from importlib.util import find_spec
 from typing import Any
 
 from PIL.Image import Image
@@ -17,10 +16,6 @@ from PIL.Image import Image
 from corpus.parsed import Box
 from corpus.parsers.ocr_lines import OcrError, OcrLine, OcrWord
 from corpus.parsers.reading_order import sort_reading_order
-
-
-def is_installed() -> bool:
-    return find_spec("rapidocr") is not None and find_spec("onnxruntime") is not None
 
 
 @cache

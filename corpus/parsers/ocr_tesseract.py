@@ -10,10 +10,8 @@ import csv
 import io
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import groupby
 from typing import Final
 
@@ -21,41 +19,19 @@ from PIL.Image import Image
 
 from corpus.parsed import Box
 from corpus.parsers.ocr_lines import OcrError, OcrLine, OcrWord
+from corpus.parsers.ocr_setup import TESSERACT, ask_tesseract, tesseract_languages
 
-COMMAND: Final = "tesseract"
 # The pool's limit comes first; this one is for callers without a pool.
 TIMEOUT_S: Final = 600
 MIN_ORIENTATION_CONFIDENCE: Final = 1.0
 _WORD_LEVEL: Final = "5"
 
 
-def is_installed() -> bool:
-    return shutil.which(COMMAND) is not None
-
-
-@cache
-def version() -> str:
-    """E.g. "5.3.0"."""
-    words = _run("--version").split()
-    return words[1].lstrip("v") if len(words) > 1 else "unknown"
-
-
-@cache
-def languages() -> frozenset[str]:
-    """Installed languages, without the orientation model."""
-    return frozenset(_run("--list-langs").splitlines()[1:]) - {"osd"}
-
-
-@cache
-def _has_orientation() -> bool:
-    return "osd" in _run("--list-langs").split()
-
-
 class Tesseract:
     """An `OcrEngine`."""
 
     def __init__(self, wanted: Sequence[str]) -> None:
-        self.name = f"tesseract {version()}"
+        self.name = f"tesseract {_version()}"
         self._languages = "+".join(wanted)
 
     def read(self, picture: Image, dpi: int) -> list[OcrLine]:
@@ -63,7 +39,7 @@ class Tesseract:
         return list(_lines(table))
 
     def orientation(self, picture: Image, dpi: int) -> int | None:
-        if not _has_orientation():
+        if "osd" not in tesseract_languages():
             return None
         try:
             answer = _run(*_input(dpi), "--psm", "0", picture=picture)
@@ -74,6 +50,11 @@ class Tesseract:
         if not turn or not sure or float(sure[1]) < MIN_ORIENTATION_CONFIDENCE:
             return None
         return int(turn[1]) % 360
+
+
+def _version() -> str:
+    words = ask_tesseract("--version").split()
+    return words[1].lstrip("v") if len(words) > 1 else "unknown"
 
 
 def _input(dpi: int) -> list[str]:
@@ -98,16 +79,13 @@ def _word(row: dict[str, str]) -> OcrWord:
     return OcrWord(row["text"].strip(), box, max(0.0, float(row["conf"])) / 100)
 
 
-def _run(*arguments: str, picture: Image | None = None) -> str:
-    data = b""
-    if picture is not None:
-        buffer = io.BytesIO()
-        picture.save(buffer, "PPM")
-        data = buffer.getvalue()
+def _run(*arguments: str, picture: Image) -> str:
+    pixels = io.BytesIO()
+    picture.save(pixels, "PPM")
     try:
         done = subprocess.run(
-            [COMMAND, *arguments],
-            input=data,
+            [TESSERACT, *arguments],
+            input=pixels.getvalue(),
             capture_output=True,
             timeout=TIMEOUT_S,
             env={**os.environ, "OMP_THREAD_LIMIT": "1", "LC_ALL": "C.UTF-8"},

@@ -59,9 +59,7 @@ def read_pages(
         document.close()
 
 
-def _read_page(
-    document: PdfDocument, page: int, spool: PdfSpool, options: ParseOptions
-) -> RawPage:
+def _read_page(document: PdfDocument, page: int, spool: PdfSpool, options: ParseOptions) -> RawPage:
     try:
         return with_ocr(document, document.read_page(page, spool), spool, options)
     except MemoryError:

@@ -11,6 +11,7 @@ Says nothing about other scripts, and nothing about texts of a few words.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -103,8 +104,7 @@ def _mean(pairs: _LetterPairs, words: list[str]) -> float:
     for word in words:
         framed = f" {word} "
         total += sum(
-            pairs.log_probability(first, second)
-            for first, second in zip(framed, framed[1:], strict=False)
+            pairs.log_probability(first, second) for first, second in itertools.pairwise(framed)
         )
         count += len(framed) - 1
     return total / count

@@ -1,0 +1,228 @@
+"""OCR of pages without usable text: the digital page that a scan was made from is the truth."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pymupdf
+import pytest
+from corpus_samples import picture, text_pdf
+from ingest_runs import configure, rows, run_ingest
+from rapidfuzz.distance import Levenshtein
+
+from corpus.parsed import ParsedDocument, ParseOptions
+from corpus.parsers import pdf
+from corpus.parsers.text_quality import is_garbled
+
+needs_tesseract = pytest.mark.skipif(
+    shutil.which("tesseract") is None, reason="needs Debian's tesseract-ocr (make test installs it)"
+)
+TESSERACT = ParseOptions(ocr_engine="tesseract", table_detection="fast")
+
+
+def scan(path: Path, source: Path, page: int, *, turn: int = 0, dpi: int = 150) -> Path:
+    """One page of `source` as a picture, fed into the scanner turned clockwise by `turn`."""
+    with pymupdf.open(source) as document, pymupdf.open() as scanned:
+        shown = document[page - 1]
+        matrix = pymupdf.Matrix(dpi / 72, dpi / 72).prerotate(turn)
+        pixmap = shown.get_pixmap(matrix=matrix, colorspace=pymupdf.csGRAY)
+        size = pixmap.width * 72 / dpi, pixmap.height * 72 / dpi
+        scanned.new_page(width=size[0], height=size[1]).insert_image(
+            (0, 0, *size), stream=pixmap.tobytes("png")
+        )
+        scanned.save(path)
+    return path
+
+
+def only_page(source: Path, page: int, path: Path) -> Path:
+    with pymupdf.open(source) as document, pymupdf.open() as single:
+        single.insert_pdf(document, from_page=page - 1, to_page=page - 1)
+        single.save(path)
+    return path
+
+
+def letters(document: ParsedDocument) -> str:
+    return "".join("".join(page.text.split()) for page in document.pages)
+
+
+def character_error_rate(truth: ParsedDocument, read: ParsedDocument) -> float:
+    return float(Levenshtein.distance(letters(truth), letters(read))) / len(letters(truth))
+
+
+@needs_tesseract
+@pytest.mark.parametrize("turn", [0, 90, 180, 270])
+@pytest.mark.parametrize("backend", ["pymupdf", "pypdfium2"])
+def test_a_scan_reads_as_its_digital_twin(
+    shared_data: Path, tmp_path: Path, turn: int, backend: str
+) -> None:
+    if backend == "pypdfium2" and turn not in (0, 90):
+        pytest.skip("a quarter of a turn shows what this backend does differently")
+    source = shared_data / "corpus/energy/matpower__MATPOWER-manual.pdf"
+    options = ParseOptions(ocr_engine="tesseract", table_detection="fast", pdf_backend=backend)
+    twin = pdf.parse(only_page(source, 12, tmp_path / "twin.pdf"), options)
+    read = pdf.parse(scan(tmp_path / "scan.pdf", source, 12, turn=turn), options)
+    assert character_error_rate(twin, read) < 0.03
+    page = read.pages[0]
+    assert page.text_source == "ocr" and "ocr" in page.flags
+    assert (f"rotated_scan_{360 - turn}" in page.flags) == bool(turn)
+    assert "tesseract" in read.parser
+    # Upright, picture and boxes alike: as high as the twin, and its first lines at the top.
+    assert page.height_pt == pytest.approx(twin.pages[0].height_pt, abs=2)
+    place = {element.text[:25]: element.bbox_pt for element in twin.elements}
+    same = [element for element in read.elements if element.text[:25] in place]
+    assert len(same) >= 3
+    for element in same:
+        assert element.bbox_pt == pytest.approx(place[element.text[:25]], abs=6)
+
+
+@needs_tesseract
+def test_headings_of_a_scan_are_headings(shared_data: Path, tmp_path: Path) -> None:
+    source = shared_data / "corpus/energy/matpower__MATPOWER-manual.pdf"
+    read = pdf.parse(scan(tmp_path / "scan.pdf", source, 12), TESSERACT)
+    titles = [element.text for element in read.elements if element.category == "Title"]
+    with pymupdf.open(source) as document:
+        marked = {title for _, title, page in document.get_toc() if page == 12}
+    assert marked and {title for title in marked if any(title in t for t in titles)} == marked
+
+
+@needs_tesseract
+def test_a_mixed_pdf_keeps_its_digital_page_and_reads_its_scanned_one(tmp_path: Path) -> None:
+    digital = text_pdf(tmp_path / "digital.pdf", ["The regulator holds 3.3 V at 150 mA. " * 8])
+    scanned = scan(tmp_path / "scan.pdf", digital, 1)
+    with pymupdf.open(digital) as mixed, pymupdf.open(scanned) as second:
+        mixed.insert_pdf(second)
+        mixed.save(tmp_path / "mixed.pdf")
+    run_ingest(tmp_path / "w", tmp_path / "mixed.pdf")
+    pages = sorted(rows(tmp_path / "w", "pages"), key=lambda row: row["page"])
+    assert [page["text_source"] for page in pages] == ["native", "ocr"]
+    assert "ocr" not in pages[0]["flags"]
+    assert all("3.3 V at 150 mA" in page["text"] for page in pages)
+    (document,) = rows(tmp_path / "w", "documents")
+    assert "pymupdf" in document["parser"] and "tesseract" in document["parser"]
+
+
+@needs_tesseract
+def test_a_stamp_on_a_scan_does_not_hide_the_scan(tmp_path: Path) -> None:
+    digital = text_pdf(tmp_path / "digital.pdf", ["The regulator holds 3.3 V at 150 mA. " * 8])
+    with pymupdf.open(scan(tmp_path / "scan.pdf", digital, 1)) as document:
+        document[0].insert_text((72, 40), "Downloaded on 3 May", fontsize=8)
+        document.save(tmp_path / "stamped.pdf")
+    (page,) = pdf.parse(tmp_path / "stamped.pdf", TESSERACT).pages
+    assert "Downloaded on 3 May" in page.text and "3.3 V at 150 mA" in page.text
+    assert page.text.count("Downloaded") == 1
+
+
+@needs_tesseract
+@pytest.mark.parametrize("backend", ["pymupdf", "pypdfium2"])
+def test_a_font_without_a_map_to_unicode_is_read_by_ocr(shared_data: Path, backend: str) -> None:
+    path = shared_data / "nasty/fonts_text/opendataloader-pdf__cid-font-no-tounicode.pdf"
+    options = ParseOptions(ocr_engine="tesseract", pdf_backend=backend)
+    (page,) = pdf.parse(path, options).pages
+    assert "The quick brown fox jumps over the lazy dog" in page.text
+    assert {"ocr", "ocr_garbled"} <= set(page.flags)
+
+
+@needs_tesseract
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("rotated/docling__ocr_test_rotated_180.pdf", "bundles PDF document conversion to JSON"),
+        ("rotated/docling__sample_with_rotation_mismatch.pdf", "THE SLEREXE COMPANY LIMITED"),
+        ("rotated/olmocr__edgar_image.pdf", "king of all England on his brother's death"),
+        ("scan_ocr_mixed/unstructured__loremipsum-flat.pdf", "consectetur adipiscing elit"),
+    ],
+)
+def test_real_scans(shared_data: Path, name: str, words: str) -> None:
+    page = pdf.parse(shared_data / "nasty" / name, TESSERACT).pages[0]
+    assert words in " ".join(page.text.split()).replace("’", "'")
+    assert page.text_source == "ocr"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "corpus/semiconductor/yosys__APPNOTE_010_Verilog_to_BLIF.pdf",
+        "corpus/semiconductor/core-v-mcu__Datasheet_of_transprecision.pdf",
+        "corpus/semiconductor/caravel__openframe_pinout.pdf",
+        "corpus/energy/matpower__TN2-OPF-Derivatives.pdf",
+        "nasty/scan_ocr_mixed/kreuzberg__scanned.pdf",
+        "nasty/fonts_text/unstructured__multi-column.pdf",
+        "nasty/rotated/olmocr__edgar-rotated90.pdf",
+    ],
+)
+def test_good_text_is_never_read_again(shared_data: Path, name: str) -> None:
+    """With no engine in use, a page in need of one says so."""
+    options = ParseOptions(ocr_engine="none", table_detection="fast")
+    for page in pdf.parse(shared_data / name, options).pages:
+        assert page.text_source == "native"
+        assert not {"ocr_unavailable", "garbled_text"} & set(page.flags)
+
+
+def test_without_an_engine_a_scan_says_what_is_missing(tmp_path: Path) -> None:
+    digital = text_pdf(tmp_path / "digital.pdf", ["The regulator holds 3.3 V. " * 8])
+    run_ingest(tmp_path / "w", scan(tmp_path / "scan.pdf", digital, 1, dpi=72), ocr_engine="none")
+    (page,) = rows(tmp_path / "w", "pages")
+    assert {"no_text", "ocr_unavailable"} <= set(page["flags"]) and page["text_source"] == "none"
+
+
+@needs_tesseract
+def test_nothing_is_made_up_from_blank_pages_and_pictures(tmp_path: Path) -> None:
+    with pymupdf.open() as document:
+        document.new_page()
+        document.new_page().insert_image((100, 100, 400, 300), stream=picture(300, 200))
+        document.save(tmp_path / "blank.pdf")
+    blank, drawn = pdf.parse(tmp_path / "blank.pdf", TESSERACT).pages
+    assert blank.flags == ("blank", "no_text") and blank.text_source == "none"
+    assert "no_text" in drawn.flags and drawn.text == ""
+
+
+def test_ocr_can_be_switched_off(tmp_path: Path) -> None:
+    digital = text_pdf(tmp_path / "digital.pdf", ["The regulator holds 3.3 V. " * 8])
+    path = scan(tmp_path / "scan.pdf", digital, 1, dpi=72)
+    (page,) = pdf.parse(path, ParseOptions(ocr="off", ocr_engine="tesseract")).pages
+    assert page.text_source == "none" and page.flags == ("scanned", "no_text")
+
+
+@needs_tesseract
+def test_a_language_that_is_not_installed_is_refused_with_the_cure(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"tesseract lacks xyz.*apt-get install tesseract-ocr-xyz"):
+        configure(tmp_path, tmp_path, ocr_languages=["eng", "xyz"])
+
+
+def test_the_fingerprint_tells_the_engines_apart(tmp_path: Path) -> None:
+    auto = configure(tmp_path, tmp_path)
+    assert auto.ocr_engine in ("both", "tesseract", "rapidocr", "none")
+    assert (
+        auto.fingerprint()
+        == configure(tmp_path, tmp_path, ocr_engine=auto.ocr_engine).fingerprint()
+    )
+    other = "none" if auto.ocr_engine != "none" else "auto"
+    if other == "none":
+        assert auto.fingerprint() != configure(tmp_path, tmp_path, ocr_engine=other).fingerprint()
+
+
+@pytest.mark.parametrize("name", ["en", "pl", "fi", "de", "tr", "vi"])
+def test_languages_are_no_garbage_and_their_ciphers_are(name: str) -> None:
+    text = DECLARATION[name]
+    shifted = "".join(chr(ord(char) - 29) if 64 < ord(char) < 127 else char for char in text)
+    assert not is_garbled(text)
+    assert is_garbled(shifted)
+
+
+# Article 1 of the Universal Declaration of Human Rights.
+DECLARATION = {
+    "en": "All human beings are born free and equal in dignity and rights. They are endowed with "
+    "reason and conscience and should act towards one another in a spirit of brotherhood.",
+    "pl": "Wszyscy ludzie rodzą się wolni i równi pod względem swej godności i swych praw. Są oni "
+    "obdarzeni rozumem i sumieniem i powinni postępować wobec innych w duchu braterstwa.",
+    "fi": "Kaikki ihmiset syntyvät vapaina ja tasavertaisina arvoltaan ja oikeuksiltaan. Heille on "
+    "annettu järki ja omatunto, ja heidän on toimittava toisiaan kohtaan veljeyden hengessä.",
+    "de": "Alle Menschen sind frei und gleich an Würde und Rechten geboren. Sie sind mit Vernunft "
+    "und Gewissen begabt und sollen einander im Geiste der Brüderlichkeit begegnen.",
+    "tr": "Bütün insanlar hür, haysiyet ve haklar bakımından eşit doğarlar. Akıl ve vicdana "
+    "sahiptirler ve birbirlerine karşı kardeşlik zihniyeti ile hareket etmelidirler.",
+    "vi": "Tất cả mọi người sinh ra đều được tự do và bình đẳng về nhân phẩm và quyền. Mọi con "
+    "người đều được tạo hoá ban cho lý trí và lương tâm và cần phải đối xử với nhau trong tình "
+    "bằng hữu.",
+}
