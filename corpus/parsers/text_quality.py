@@ -23,7 +23,9 @@ from typing import Final
 # From this share of unreadable characters on, the page's text is not to be trusted.
 GARBLED_SHARE: Final = 0.1
 MIN_GARBLED_CHARS: Final = 20
-_BAD: Final = frozenset({"Co", "Cc", "Cn", "Cs"})
+_BAD: Final = frozenset({"Cc", "Cn", "Cs"})
+# Alone they are bullets and the pieces of large brackets in formulas.
+_UNMAPPED_RUN: Final = re.compile(r"[\ufffd\ue000-\uf8ff\U000f0000-\U0010fffd]{3,}")
 
 # The more words, the surer the mean.
 MIN_WORDS: Final = 12
@@ -73,9 +75,10 @@ def readable_letters(text: str) -> int:
 
 
 def _has_bad_characters(text: str) -> bool:
-    marks = [char for char in text if not char.isspace()]
-    bad = sum(1 for char in marks if char == "\ufffd" or unicodedata.category(char) in _BAD)
-    return len(marks) >= MIN_GARBLED_CHARS and bad >= GARBLED_SHARE * len(marks)
+    marks = sum(1 for char in text if not char.isspace())
+    bad = sum(len(run) for run in _UNMAPPED_RUN.findall(text))
+    bad += sum(1 for char in text if unicodedata.category(char) in _BAD and not char.isspace())
+    return marks >= MIN_GARBLED_CHARS and bad >= GARBLED_SHARE * marks
 
 
 def _latin_words(text: str) -> list[str]:

@@ -164,7 +164,7 @@ def test_a_page_without_text_is_flagged(tmp_path: Path) -> None:
         document.new_page()
         document.save(tmp_path / "blank.pdf")
     page = pdf.parse(tmp_path / "blank.pdf", FAST).pages[0]
-    assert page.flags == ("no_text",)
+    assert page.flags == ("blank", "no_text")
     assert page.text_source == "none"
 
 
