@@ -26,17 +26,23 @@ from typing import Any, Final, Literal, NamedTuple, Self
 from pydantic import field_validator, model_validator
 
 from corpus import publish_corpus
+from corpus.abstractive import rewrite_summaries
 from corpus.parse_documents import DocumentScheduler, TimeLimits
 from corpus.parsed import ParseOptions
 from corpus.parsers import ocr_setup as ocr
 from corpus.plan_file import IngestPlan, read_plan, write_plan
 from corpus.published import ATTEMPTS, Request, Selection, read_published, select
 from corpus.quarantine import Tries
+from corpus.redaction import RedactionKind
 from corpus.sources import Source, SourceList, find_sources
 from corpus.timings import TimingLog, read_logs
-from corpus.units import Unit, find_units
+from corpus.tokenizers import ESTIMATE, tokenizer_file
+from corpus.units import RewrittenSummaries, Unit, find_units
 from corpus.worker_pool import close_warm_pools, warm_pool
 from workspace.config import StageConfig, hash_json, setting
+from workspace.ids import hash_file
+from workspace.llm import LlmClient, LlmConfig
+from workspace.llm_ledger import Ledger
 from workspace.locking import file_lock
 from workspace.manifest import Manifest, stage_key
 from workspace.paths import Workspace
@@ -199,6 +205,32 @@ class IngestConfig(StageConfig):
     ocr_dpi: int = setting(
         200, position=17, ge=100, le=600, description="Resolution at which OCR sees PDF pages"
     )
+    chunk_tokenizer: str = setting(
+        ESTIMATE,
+        position=37,
+        min_length=1,
+        description="What counts a chunk's tokens: `words` for an estimate without a model, or a "
+        "folder with a tokenizer.json for that model's exact count",
+    )
+    chunk_overlap: int = setting(
+        0,
+        position=38,
+        ge=0,
+        le=4096,
+        description="Tokens of the end of the chunk before that a text chunk begins with; at most "
+        "half of chunk_tokens",
+    )
+    redact: list[RedactionKind] = setting(
+        default_factory=list,
+        position=39,
+        description="Personal data to replace by placeholders: email, phone, iban, credit_card, ip",
+    )
+    llm: LlmConfig | None = setting(
+        None,
+        position=40,
+        description="Endpoint that writes the summaries of documents and sections; without one "
+        "they are sentences of the document",
+    )
 
     @field_validator("pdf_backend", mode="after")
     @classmethod
@@ -229,6 +261,28 @@ class IngestConfig(StageConfig):
         if self.ocr != "off" and (fault := ocr.language_fault(self.ocr_engine, self.ocr_languages)):
             raise ValueError(f"ocr_languages: {fault}")
         return self
+
+    @field_validator("redact", mode="after")
+    @classmethod
+    def _sort_kinds(cls, value: list[RedactionKind]) -> list[RedactionKind]:
+        """Their order makes no difference to the output."""
+        for package in ("phonenumbers", "stdnum") if value else ():
+            if find_spec(package) is None:
+                raise ValueError(f"{package} is not installed: pip install 'dsm-pipeline[redact]'")
+        return sorted(set(value))
+
+    @model_validator(mode="after")
+    def _check_chunks(self) -> Self:
+        if self.chunk_overlap > self.chunk_tokens // 2:
+            raise ValueError("chunk_overlap must be at most half of chunk_tokens")
+        tokenizer_file(self.chunk_tokenizer)
+        return self
+
+    def output_settings(self) -> dict[str, Any]:
+        """With the tokenizer's contents instead of its place."""
+        file = tokenizer_file(self.chunk_tokenizer)
+        name = ESTIMATE if file is None else f"sha256:{hash_file(file)}"
+        return {**super().output_settings(), "chunk_tokenizer": name}
 
     def parse_options(self) -> ParseOptions:
         return ParseOptions(
@@ -401,9 +455,22 @@ def _process(config: IngestConfig, shard: Shard, advance: Callable[[int], None])
                 advance(_kilobytes(documents[doc_id]))
 
             DocumentScheduler(pool, units, limits, finish).run(left)
+    if config.llm is not None:
+        # Not in the parser children: they are killed when they wait, and read hostile bytes.
+        rewrite_summaries(find_units(units, wanted), RewrittenSummaries(units), _llm_client(config))
     seconds = time.monotonic() - started
     write_json(_timings(units) / f"{shard.index}-{time.time_ns()}.json", seconds)
     return _report(shard, find_units(units, wanted), seconds)
+
+
+def _llm_client(config: IngestConfig) -> LlmClient:
+    assert config.llm is not None
+    return LlmClient(config.llm, Workspace(config.workspace).llm, _purpose(config))
+
+
+def _purpose(config: IngestConfig) -> str:
+    """Under which name the ledger counts what this corpus cost."""
+    return f"{STAGE} {_generation(config)}"
 
 
 def _worker_setup(config: IngestConfig, units: Path) -> dict[str, Any]:
@@ -412,6 +479,9 @@ def _worker_setup(config: IngestConfig, units: Path) -> dict[str, Any]:
         "spool": str(units.with_name(f"spool-{units.name}")),
         "options": vars(config.parse_options()),
         "chunk_tokens": config.chunk_tokens,
+        "chunk_overlap": config.chunk_overlap,
+        "chunk_tokenizer": config.chunk_tokenizer,
+        "redact": list(config.redact),
         "max_bytes": config.max_file_mb << 20,
         "memory_limit_mb": config.memory_limit_mb,
     }
@@ -442,6 +512,7 @@ def publish(config: IngestConfig, plan: StagePlan) -> Manifest:
         limits=_limits(config),
         seconds=sum(float(path.read_text()) for path in _timings(_units(config)).glob("*.json")),
         cpu_s=read_logs(_timings(_units(config))),
+        cost=Ledger(Workspace(config.workspace).llm / "ledger.jsonl").spent(_purpose(config)),
     )
 
 

@@ -26,6 +26,7 @@ from corpus.parsed import Fault, ParsedDocument, ParseOptions, Unreadable
 from corpus.parsers import pdf
 from corpus.parsers.pdf_spool import PdfSpool
 from corpus.parsers.registry import PAGED, find_parser
+from corpus.redaction import redact, redact_fault
 from corpus.rows import build_rows
 from corpus.sniff import sniff
 from corpus.step_clock import CLOCK
@@ -53,8 +54,9 @@ class TaskContext:
     units: Path
     spool: Path
     options: ParseOptions
-    chunk_tokens: int
+    chunk_limits: chunks.ChunkLimits
     max_bytes: int
+    redact: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -173,16 +175,21 @@ def join_document(
 def _finish(
     context: TaskContext, job: Job, parsed: ParsedDocument, page_image: PageImage
 ) -> UnitTables:
-    parsed = _with_language_and_licence(parsed)
+    parsed = redact(_with_language_and_licence(parsed), context.redact)
+    hidden = {page.page for page in parsed.pages if "redacted" in page.flags}
+
+    def visible(page: int) -> bytes | None:
+        return None if page in hidden else page_image(page)
+
     rows = build_rows(job.doc_id, parsed, size_bytes=job.bytes)
-    faults = list(parsed.faults)
+    faults = [redact_fault(fault, context.redact) for fault in parsed.faults]
     with CLOCK.measure("summaries"):
         rows.summaries = _derive(faults, "summarise", lambda: summaries.summarise(rows))
     with CLOCK.measure("chunks"):
-        rows.chunks = _derive(faults, "chunk", lambda: chunks.chunk(rows, context.chunk_tokens))
+        rows.chunks = _derive(faults, "chunk", lambda: chunks.chunk(rows, context.chunk_limits))
     with CLOCK.measure("fingerprints"):
         rows.fingerprints = _derive(
-            faults, "fingerprint", lambda: fingerprints.fingerprint(rows, page_image)
+            faults, "fingerprint", lambda: fingerprints.fingerprint(rows, visible)
         )
     if faults:
         rows.document["status"] = "partial"
@@ -197,7 +204,7 @@ def _finish(
         )
         for fault in faults
     ]
-    return parsed_tables(rows, job.suffix, quarantine, page_image)
+    return parsed_tables(rows, job.suffix, quarantine, visible)
 
 
 def _write(context: TaskContext, tables: UnitTables) -> None:

@@ -19,9 +19,10 @@ from corpus.duplicates import duplicate_rows
 from corpus.plan_file import IngestPlan
 from corpus.published import KEPT
 from corpus.quarantine import Tries
+from corpus.redaction import redaction_counts
 from corpus.schema import DERIVED_TABLES, TABLES_BY_NAME
 from corpus.sources import Source
-from corpus.units import RowGroups, Unit, UnitRows, find_units, quarantine_row
+from corpus.units import RewrittenSummaries, RowGroups, Unit, UnitRows, find_units, quarantine_row
 from workspace.errors import CorruptWorkspaceError
 from workspace.manifest import (
     FileEntry,
@@ -51,6 +52,7 @@ def publish(
     limits: str,
     seconds: float,
     cpu_s: Mapping[str, timings.CpuSeconds],
+    cost: float = 0.0,
 ) -> Manifest:
     """Write the tables, the report and the manifest, then drop what they replace.
 
@@ -69,7 +71,7 @@ def publish(
         tries.write(folder)
         shutil.rmtree(folder / ".work", ignore_errors=True)
         return current
-    merge = _Merge(folder, plan, ingested, found, similarity)
+    merge = _Merge(folder, plan, ingested, found, RewrittenSummaries(units), similarity)
     merge.run()
     merge.account.check(sources)
     n_hashed = sources.n_files - len(sources.unreadable)
@@ -100,8 +102,11 @@ def publish(
             "reused_documents": len(ingested.reused),
             KEPT: dict(ingested.kept),
             "cpu_s": timings.sum_steps(cpu_s.values()),
+            "summaries_by_method": dict(sorted(merge.methods.items())),
+            "redacted": dict(sorted(merge.redacted.items())),
         },
         seconds=seconds,
+        cost=cost,
         created=now(),
         files=merge.files,
     )
@@ -157,6 +162,7 @@ class _Merge:
         plan: StagePlan,
         ingested: IngestPlan,
         units: Mapping[str, Unit],
+        rewritten: RewrittenSummaries,
         similarity: float,
     ) -> None:
         self._folder = folder
@@ -165,8 +171,11 @@ class _Merge:
         self._sources = ingested.sources
         self._reused = ingested.reused
         self._units = units
+        self._rewritten = rewritten
         self.account = Account()
         self.rejects: Counter[str] = Counter()
+        self.methods: Counter[str] = Counter()
+        self.redacted: Counter[str] = Counter()
         self.counts: dict[str, int] = {}
         self.files: list[FileEntry] = []
 
@@ -192,12 +201,19 @@ class _Merge:
             if source.doc_id in self._reused:
                 rows = old.of(source.doc_id)
             else:
-                rows = new.of(self._unit(source))
+                rows = self._new_rows(new, self._unit(source), table)
             if table == "documents":
                 rows = (self._named(row, source) for row in rows)
+            elif table == "summaries":
+                rows = self._counted(rows)
             elif table == "quarantine":
                 rows = self._quarantined(rows, source)
             yield from (self.account.add(table, row) for row in rows)
+
+    def _new_rows(self, new: UnitRows, unit: Unit, table: str) -> Iterator[Row]:
+        if table == "summaries" and self._rewritten.has(unit.doc_id):
+            return self._rewritten.of(unit.doc_id)
+        return new.of(unit)
 
     def _unit(self, source: Source) -> Unit:
         unit = self._units.get(source.doc_id)
@@ -208,7 +224,13 @@ class _Merge:
         return unit
 
     def _named(self, row: Row, source: Source) -> Row:
+        self.redacted.update(redaction_counts(row["metadata_json"]))
         return {**row, "uri": source.uris[0], "uris": list(source.uris), "name": source.name}
+
+    def _counted(self, rows: Iterator[Row]) -> Iterator[Row]:
+        for row in rows:
+            self.methods[row["method"]] += 1
+            yield row
 
     def _quarantined(self, rows: Iterator[Row], source: Source) -> Iterator[Row]:
         """A lost document is recorded under each of its paths, a lost page under the first."""

@@ -150,6 +150,27 @@ class UnitRows:
         return iterate_files([folder / f"{self._table}.parquet"], batch_rows=PAGE_BATCH)
 
 
+class RewrittenSummaries:
+    """Summaries that take the place of those in the units, a file a document."""
+
+    def __init__(self, units: Path) -> None:
+        self._folder = units.with_name(f"rewritten-{units.name}")
+
+    def has(self, doc_id: str) -> bool:
+        return self._path(doc_id).is_file()
+
+    def of(self, doc_id: str) -> Iterator[Row]:
+        return iterate_files([self._path(doc_id)])
+
+    def write(self, doc_id: str, rows: list[Row]) -> None:
+        """Publish them, whole or not at all."""
+        with publish.atomic_path(self._path(doc_id)) as path:
+            _write_table(path, TABLES_BY_NAME["summaries"], rows)
+
+    def _path(self, doc_id: str) -> Path:
+        return self._folder / f"{doc_id}.parquet"
+
+
 class RowGroups:
     """Rows in order of doc_id by document; ask in ascending order of doc_id."""
 

@@ -44,14 +44,19 @@ def main() -> int:
 
     sys.meta_path.insert(0, _WithoutTorch())
     # Imported under the memory limit, and only here: the parent stays light.
+    from corpus.chunks import ChunkLimits
     from corpus.parse_task import TaskContext
+    from corpus.tokenizers import load_counter
 
     context = TaskContext(
         units=Path(setup["units"]),
         spool=Path(setup["spool"]),
         options=ParseOptions(**setup["options"]),
-        chunk_tokens=setup["chunk_tokens"],
+        chunk_limits=ChunkLimits(
+            setup["chunk_tokens"], setup["chunk_overlap"], load_counter(setup["chunk_tokenizer"])
+        ),
         max_bytes=setup["max_bytes"],
+        redact=tuple(setup["redact"]),
     )
     send({"ready": True})
     for line in sys.stdin:

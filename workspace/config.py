@@ -71,7 +71,12 @@ class StageConfig(BaseModel):
             if isinstance(field.json_schema_extra, dict)
             and field.json_schema_extra.get("affects_output") is False
         }
-        return self.model_dump(mode="json", exclude=skipped)
+        settings = self.model_dump(mode="json", exclude=skipped)
+        for name in settings:
+            value = getattr(self, name)
+            if isinstance(value, StageConfig):
+                settings[name] = value.output_settings()
+        return settings
 
     def fingerprint(self) -> str:
         """Hash (16 hex digits) of `output_settings`."""

@@ -61,6 +61,11 @@ class Workspace:
         return self.root / ".cache"
 
     @property
+    def llm(self) -> Path:
+        """Replies of endpoints and what they cost, shared by all stages."""
+        return self.root / "llm"
+
+    @property
     def locks(self) -> Path:
         return self.root / ".locks"
 

@@ -13,7 +13,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from corpus.chunks import count_tokens
+from corpus.tokenizers import count_tokens
 from training.data.splits import TEST
 from workspace.ids import derive_id
 from workspace.shards import Row

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from corpus.chunks import count_tokens
+from corpus.tokenizers import count_tokens
 from evaluation.verifiers import verify
 from training.data.documents import (
     Chunk,

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from corpus.chunks import count_tokens
+from corpus.tokenizers import count_tokens
 from training.data import truth
 from training.data.documents import Chunk, Document
 from training.data.forms import NAME_ONLY, NUMBER_ONLY, Form, make_forms

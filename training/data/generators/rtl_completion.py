@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from corpus.chunks import count_tokens
+from corpus.tokenizers import count_tokens
 from evaluation.verifiers.verilog import Golden, Unusable, record_golden
 from training.data.checks import passes
 from training.data.documents import Document, Module

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from corpus.chunks import count_tokens
+from corpus.tokenizers import count_tokens
 from training.data import truth
 from training.data.documents import Document, Module
 from training.data.forms import LIST_ONLY, NAME_ONLY, NUMBER_ONLY, VALUE_ONLY, Form, make_forms

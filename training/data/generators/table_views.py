@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
-from corpus.chunks import count_tokens
+from corpus.tokenizers import count_tokens
 from training.data.documents import Column, Table
 from training.data.generators.queries import Value, View
 from training.data.legible import legible
