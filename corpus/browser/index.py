@@ -25,10 +25,12 @@ from typing import Any, Final
 from corpus.browser.published import Published, text_digest, with_places
 from workspace import publish
 from workspace.errors import UserError
+from workspace.locking import file_lock
 from workspace.shards import Row
 
 VERSION: Final = 2
 MAX_INDEXED_CHARS: Final = 50_000
+BUILD_PATIENCE_S: Final = 3_600.0
 SORTABLE: Final = (
     "name", "format", "status", "n_pages", "n_tables", "n_images", "n_modules", "language",
     "licence", "bytes", "cpu_s",
@@ -72,17 +74,25 @@ def open_index(corpus: Published, cache: Path) -> Path:
     if target.exists():
         return target
     try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with publish.atomic_path(target) as path:
-            _build(corpus, path)
+        what = f"{cache}: the browser's index"
+        with file_lock(cache / "corpus-browser.lock", what, wait_s=BUILD_PATIENCE_S):
+            _sweep(cache, target)
+            if not target.exists():  # another browser may have built it while we waited
+                with publish.atomic_path(target) as path:
+                    _build(corpus, path)
     except OSError as error:
         raise UserError(
             f"the index cannot be written to {cache}: {error.strerror}; name a folder with --cache"
         ) from error
-    for old in cache.glob("corpus-browser-*.sqlite"):
-        if old != target:
-            old.unlink(missing_ok=True)
     return target
+
+
+def _sweep(cache: Path, keep: Path) -> None:
+    """Remove indexes of earlier corpora and what a killed browser left. Call with the lock held."""
+    left = cache.glob(f"{publish.TEMPORARY_PREFIX}*-corpus-browser-*")
+    for old in (*cache.glob("corpus-browser-*.sqlite"), *left):
+        if old != keep:
+            old.unlink(missing_ok=True)
 
 
 def connect(path: Path) -> sqlite3.Connection:

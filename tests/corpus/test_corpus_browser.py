@@ -278,7 +278,7 @@ def test_what_is_published_next_is_shown_without_a_restart(tmp_path: Path) -> No
     assert client.get("/documents.json").headers["etag"] != before.headers["etag"]
     assert ask(client, "/search.json?text=walruses")["total"] == 1
     assert ask(client, "/search.json?text=first")["total"] == 0
-    assert len(list((tmp_path / ".cache").iterdir())) == 1  # the old index is gone
+    assert len(list((tmp_path / ".cache").glob("*.sqlite"))) == 1  # the old index is gone
 
 
 def test_a_damaged_or_missing_corpus_is_said(tmp_path: Path, workspace: Path) -> None:
@@ -294,6 +294,25 @@ def test_a_damaged_or_missing_corpus_is_said(tmp_path: Path, workspace: Path) ->
     doc_id = listed(client)["manual.pdf"]["doc_id"]
     response = client.get(f"/data/{doc_id}/page-1-0.json")
     assert response.status_code == 500 and "elements" in response.json()["error"]
+
+
+def test_what_a_killed_browser_left_is_swept(tmp_path: Path) -> None:
+    publish_rows(tmp_path, note(1, "A note."))
+    left = tmp_path / ".cache" / ".tmp-0123456789ab-corpus-browser-1-aaaa.sqlite"
+    left.parent.mkdir()
+    left.write_bytes(b"half an index")
+    assert set(listed(open_client(tmp_path))) == {"1.txt"}
+    assert not left.exists()
+
+
+def test_an_empty_corpus_is_shown_as_such(tmp_path: Path) -> None:
+    publish_rows(tmp_path, {})
+    client = open_client(tmp_path)
+    assert ask(client, "/documents.json")["total"] == 0
+    assert ask(client, "/search.json?text=a")["rows"] == []
+    target = tmp_path / "out"
+    assert main(["--workspace", str(tmp_path), "--static", str(target)]) == 0
+    assert piece_in(target, "corpus")["n_search_files"] == 0
 
 
 def test_an_index_that_cannot_be_written_names_the_cure(tmp_path: Path, workspace: Path) -> None:
