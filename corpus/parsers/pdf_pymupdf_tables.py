@@ -22,6 +22,9 @@ from corpus.parsers.table_mending import mend
 
 _CAPTION: Final = re.compile(r"^table\s+[\dA-Z]", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"^[\s\d.,+\-−%xX()/]+$")
+_VALUE: Final = re.compile(r"(?!\()(?=.*\d).{1,12}")
+_LEADER: Final = re.compile(r"[._…·](?:\s?[._…·]){3,}\s*$")
+MIN_VALUE_ROWS: Final = 5
 # Rules drawn as thin boxes leave slivers between their two edges.
 SLIVER_PT: Final = 6.0
 MAX_RULE_PT: Final = 3.0
@@ -126,16 +129,27 @@ def _leave_out_pictures(page: Any) -> None:
 
 
 def _looks_tabular(blocks: Sequence[RawBlock]) -> bool:
-    """A caption, or three rows of at least three separate pieces of text."""
+    """A caption, three rows of at least three separate pieces, or a list of names and values."""
     lines = [line for block in blocks for line in block.lines if line.upright]
     if any(_CAPTION.match(line.text) for line in lines):
         return True
-    return has_rows_of_pieces(lines)
+    if has_rows_of_pieces(lines):
+        return True
+    rows = (_pieces(row) for row in _rows_by_baseline(lines))
+    return sum(1 for pieces in rows if _is_name_and_value(pieces)) >= MIN_VALUE_ROWS
 
 
 def has_rows_of_pieces(lines: Iterable[RawLine]) -> bool:
     """Three rows of at least three separate pieces of text."""
-    return sum(1 for row in _rows_by_baseline(lines) if _pieces(row) >= 3) >= 3
+    return sum(1 for row in _rows_by_baseline(lines) if len(_pieces(row)) >= 3) >= 3
+
+
+def _is_name_and_value(pieces: list[list[RawLine]]) -> bool:
+    """Two pieces, the second a short value; no line of a contents page, no numbered equation."""
+    if len(pieces) != 2:
+        return False
+    name, value = pieces[0][-1].text, pieces[1][0].text
+    return bool(_VALUE.fullmatch(value)) and not _LEADER.search(name)
 
 
 def _rows_by_baseline(lines: Iterable[RawLine]) -> Iterable[list[RawLine]]:
@@ -149,11 +163,15 @@ def _rows_by_baseline(lines: Iterable[RawLine]) -> Iterable[list[RawLine]]:
         yield row
 
 
-def _pieces(row: list[RawLine]) -> int:
-    """Pieces with a clear gap before them; the words of one line count once."""
+def _pieces(row: list[RawLine]) -> list[list[RawLine]]:
+    """Pieces with a clear gap before them; the words of one line are one piece."""
     ordered = sorted(row, key=lambda line: line.box.x0)
-    gaps = itertools.pairwise(ordered)
-    return 1 + sum(1 for left, right in gaps if right.box.x0 - left.box.x1 > 1.2 * left.size)
+    pieces = [ordered[:1]]
+    for left, right in itertools.pairwise(ordered):
+        if right.box.x0 - left.box.x1 > 1.2 * left.size:
+            pieces.append([])
+        pieces[-1].append(right)
+    return pieces
 
 
 def _from_placements(table: Any) -> RawTable | None:

@@ -163,16 +163,25 @@ def _span_columns(grid: Grid, slot: Slot, depth: int) -> None:
 Range = tuple[int, int]
 
 
+def _middle(slot: Slot) -> float:
+    """Middle of the slot's text, or of its place."""
+    boxes = [word.box for word in slot.words] or ([slot.box] if slot.box else [])
+    return (min(b.x0 for b in boxes) + max(b.x1 for b in boxes)) / 2 if boxes else -1.0
+
+
 def _by_rule(
     grid: Grid, slot: Slot, edges: list[tuple[float, float]], low: int, high: int
 ) -> Range | None:
     below = _next_edges(grid, slot.row)
     if below is None:
         return None
-    x = (min(w.box.x0 for w in slot.words) + max(w.box.x1 for w in slot.words)) / 2
+    x = _middle(slot)
     for rule in grid.rules_between(slot.bottom, below[0]):
         if grid.is_full(rule) or not rule.x0 <= x <= rule.x1:
             continue
+        others = (other for other in grid.filled(slot.row) if other is not slot)
+        if any(rule.x0 <= _middle(other) <= rule.x1 for other in others):
+            continue  # it runs below several names and tells nothing of each
         columns = [
             col
             for col in range(low, high + 1)
@@ -234,7 +243,7 @@ def _stack_lines(grid: Grid, depth: int) -> None:
 
 
 def _is_ruled_off(grid: Grid, top: float, bottom: float, slot: Slot) -> bool:
-    x = (min(w.box.x0 for w in slot.words) + max(w.box.x1 for w in slot.words)) / 2
+    x = _middle(slot)
     return any(rule.x0 <= x <= rule.x1 for rule in grid.rules_between(top, bottom))
 
 

@@ -55,6 +55,20 @@ def test_a_rule_below_a_name_says_which_columns_it_heads() -> None:
     assert found["Unit"] == (0, 3, 2, 1)
 
 
+def test_a_rule_below_several_names_tells_nothing_of_one() -> None:
+    rows = [["", "Male", "", "Female", ""], ["Age", "A", "B", "A", "B"], ["1", "2", "3", "4", "5"]]
+    cells, words = grid(rows, 2)
+    words = [word for word in words if word.text not in ("Male", "Female")]
+    words += line("Male", 200, 5) + line("Female", 400, 5)
+    cells[1] = ParsedCell(0, 1, "Male", is_header=True, bbox_pt=Box(100, 0, 215, 20))
+    cells[3] = ParsedCell(0, 3, "Female", is_header=True, bbox_pt=Box(300, 0, 420, 20))
+    cells[2] = ParsedCell(0, 2, "", is_header=True, bbox_pt=Box(215, 0, 300, 20))
+    cells[4] = ParsedCell(0, 4, "", is_header=True, bbox_pt=Box(420, 0, 500, 20))
+    found = spans(mend(cells, words, [Rule(0, 500, 0), Rule(110, 490, 19), Rule(0, 500, 39)]))
+    assert found["Male"] == (0, 1, 1, 2)
+    assert found["Female"] == (0, 3, 1, 2)
+
+
 def test_a_name_in_the_middle_of_columns_heads_them_without_a_rule() -> None:
     rows = [["", "", "", ""], ["Pin", "Min", "Max", "Unit"], ["VDD", "1.7", "3.6", "V"]]
     cells, words = grid(rows, 2)
@@ -151,6 +165,14 @@ def test_spans_of_the_icdar_competition(shared_data: Path, name: str, least: int
                 wanted.remove(key)
                 least -= 1
     assert least <= 0
+
+
+def test_a_list_of_names_and_prices_without_rules_is_found(shared_data: Path) -> None:
+    """Two columns are little evidence; the layout model must run on the page all the same."""
+    path = shared_data / "tables/camelot/detect_vertical_false.pdf"
+    document = pdf.parse(path, ParseOptions(page_dpi=36))
+    texts = {squeeze(c.text) for e in document.elements if e.table for c in e.table.cells}
+    assert {"8€", "10€", "13€"} <= texts
 
 
 def test_spanning_cells_of_tabula(shared_data: Path) -> None:
