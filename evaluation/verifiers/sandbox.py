@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import functools
 import os
+import select
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,8 +80,13 @@ def _works(candidate: Level) -> bool:
     return probe.returncode == 0
 
 
-def wrap(chosen: Level, folder: Path, command: Sequence[str], limits: Limits) -> list[str]:
-    """`command` as it is started at level `chosen`, with `folder` as its working folder."""
+def wrap(
+    chosen: Level, folder: Path, command: Sequence[str], limits: Limits, tool: str = ""
+) -> list[str]:
+    """`command` as it is started at level `chosen`, with `folder` as its working folder.
+
+    `tool` is the program whose installation must be seen inside, by default the command's own.
+    """
     if chosen == "none":
         return list(command)
     bounded = [
@@ -95,13 +100,14 @@ def wrap(chosen: Level, folder: Path, command: Sequence[str], limits: Limits) ->
     ]
     if chosen == "rlimit":
         return [*bounded, *command]
+    tool = tool or command[0]
     inside = "/work" if folder != Path("/") else "/"
     bind = ["--bind", str(folder), "/work"] if folder != Path("/") else []
     return [
         *bounded,
         "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
-        "--uid", "65534", "--gid", "65534", "--clearenv", "--setenv", "PATH", _search_path(command),
-        "--ro-bind", "/usr", "/usr", *_system_links(), *_tool_prefix(command), "--dev", "/dev",
+        "--uid", "65534", "--gid", "65534", "--clearenv", "--setenv", "PATH", _search_path(tool),
+        "--ro-bind", "/usr", "/usr", *_system_links(), *_tool_prefix(tool), "--dev", "/dev",
         "--size", str(64 << 20), "--tmpfs", "/tmp",  # noqa: S108 (its own /tmp)
         *bind, "--chdir", inside, "--", *command,
     ]  # fmt: skip
@@ -119,9 +125,9 @@ def _system_links() -> list[str]:
     return options
 
 
-def _tool_prefix(command: Sequence[str]) -> list[str]:
+def _tool_prefix(tool: str) -> list[str]:
     """Show the installation folder of a tool that lies outside /usr."""
-    found = shutil.which(command[0])
+    found = shutil.which(tool)
     if found is None:
         return []
     prefix = Path(found).resolve().parent.parent
@@ -130,24 +136,25 @@ def _tool_prefix(command: Sequence[str]) -> list[str]:
     return ["--ro-bind", str(prefix), str(prefix)]
 
 
-def _search_path(command: Sequence[str]) -> str:
-    found = shutil.which(command[0])
+def _search_path(tool: str) -> str:
+    found = shutil.which(tool)
     folder = [str(Path(found).resolve().parent)] if found else []
     return ":".join([*folder, "/usr/local/bin", "/usr/bin", "/bin"])
 
 
-def run(folder: Path, command: Sequence[str], limits: Limits) -> Finished:
+def run(folder: Path, command: Sequence[str], limits: Limits, *, tool: str = "") -> Finished:
     """Run `command` in `folder` at this process's level and wait for its end.
 
-    `command[0]` must be installed (`MissingToolError` otherwise). Relative names in `command`
-    are inside `folder`.
+    `command[0]`, and `tool` when it starts another one, must be installed (`MissingToolError`
+    otherwise). Relative names in `command` are inside `folder`.
     """
-    if shutil.which(command[0]) is None:
-        raise MissingToolError(f"{command[0]} is not installed or not on PATH")
+    for program in (command[0], tool or command[0]):
+        if shutil.which(program) is None:
+            raise MissingToolError(f"{program} is not installed or not on PATH")
     out, err = folder / ".stdout", folder / ".stderr"
     with out.open("wb") as out_stream, err.open("wb") as err_stream:
         child = subprocess.Popen(
-            wrap(level(), folder, command, limits),
+            wrap(level(), folder, command, limits, tool),
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=out_stream,
@@ -156,7 +163,7 @@ def run(folder: Path, command: Sequence[str], limits: Limits) -> Finished:
             start_new_session=True,
         )
         code, cpu_s, overdue = _wait(child, limits.wall_s)
-    stdout, stderr = _read(out, limits.output_bytes), _read(err, 1 << 16)
+    stdout, stderr = read_start(out, limits.output_bytes), read_start(err, 1 << 16)
     full = max(out.stat().st_size, err.stat().st_size) >= limits.output_bytes
     limit = "wall" if overdue else _limit_hit(code, cpu_s, stderr, full, limits)
     return Finished(code, limit, stdout, stderr, cpu_s)
@@ -164,24 +171,27 @@ def run(folder: Path, command: Sequence[str], limits: Limits) -> Finished:
 
 def _wait(child: subprocess.Popen[bytes], wall_s: float) -> tuple[int, float, bool]:
     """Exit code (128 + signal as shells give it), CPU seconds, whether the wall limit passed."""
-    deadline = time.monotonic() + wall_s
-    pause = 0.001
-    overdue = False
     try:
-        while True:
-            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
-            if pid:
-                break
-            if time.monotonic() > deadline and not overdue:
-                overdue = True
-                _kill_group(child.pid)
-            time.sleep(pause)
-            pause = min(pause * 1.5, 0.05)
+        overdue = not _ends_within(child.pid, wall_s)
+        if overdue:
+            _kill_group(child.pid)
+        _, status, usage = os.wait4(child.pid, 0)
     finally:
         _kill_group(child.pid)
     code = os.waitstatus_to_exitcode(status)
     child.returncode = code  # reaped here, for the sake of its resource usage
     return (128 - code if code < 0 else code), usage.ru_utime + usage.ru_stime, overdue
+
+
+def _ends_within(pid: int, wall_s: float) -> bool:
+    """Wait for the end of `pid` without reaping it; no polling, which costs short runs a third."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(wall_s * 1000))
+    finally:
+        os.close(descriptor)
 
 
 def _kill_group(pid: int) -> None:
@@ -198,11 +208,21 @@ def _limit_hit(code: int, cpu_s: float, stderr: str, full: bool, limits: Limits)
         return "output"
     if code == 128 + signal.SIGXCPU or cpu_s >= limits.cpu_s * 0.95:
         return "cpu"
-    if any(word in stderr for word in _MEMORY_WORDS) or code == 128 + signal.SIGABRT:
-        return "memory"
-    return ""
+    return "memory" if code == 128 + signal.SIGABRT else limit_in_text(stderr)
 
 
-def _read(path: Path, most: int) -> str:
+def limit_in_text(said: str) -> str:
+    """The limit that a program's child ran into, from what the program or its shell said of it."""
+    if "CPU time limit exceeded" in said:
+        return "cpu"
+    if "File size limit exceeded" in said:
+        return "output"
+    return "memory" if any(word in said for word in _MEMORY_WORDS) else ""
+
+
+def read_start(path: Path, most: int) -> str:
+    """The first `most` bytes of a file that a hostile program may have written; "" without it."""
+    if not path.is_file() or path.is_symlink():
+        return ""
     with path.open("rb") as stream:
         return stream.read(most).decode("utf-8", "replace")

@@ -90,37 +90,8 @@ class Golden:
 
     def compare(self, lines: Sequence[str]) -> Verdict:
         """Verdict on a candidate's samples (texts of 0, 1, x, z), one a step."""
-        if len(lines) != len(self.samples):
-            return Verdict(0.0, "runtime", f"{len(lines)} samples of {len(self.samples)}")
-        if any(len(line) != self.output_bits or line.strip("01xzXZ") for line in lines):
-            return Verdict(0.0, "runtime", "malformed samples")
-        wrong = [
-            index
-            for index, (want, line) in enumerate(zip(self.samples, lines, strict=True))
-            if not want.accepts(Sample.parse(line))
-        ]
-        if not wrong:
-            return Verdict(1.0, "pass", f"{len(lines)} samples agree")
-        first = wrong[0]
-        return Verdict(
-            0.0,
-            "mismatch",
-            f"{len(wrong)} of {len(lines)} samples differ, first at step {first}: "
-            + self._describe(self.samples[first], lines[first]),
-        )
-
-    def _describe(self, want: Sample, line: str) -> str:
-        got, shift = Sample.parse(line), self.output_bits
-        for port in self.ports:
-            if port.direction != "output":
-                continue
-            shift -= port.width
-            part = (1 << port.width) - 1
-            need = Sample(want.value >> shift & part, want.known >> shift & part)
-            have = Sample(got.value >> shift & part, got.known >> shift & part)
-            if not need.accepts(have):
-                return f"{port.name} is {_text(have, port.width)}, wanted {_text(need, port.width)}"
-        raise AssertionError("the sample does not differ")
+        outputs = [(p.name, p.width) for p in self.ports if p.direction == "output"]
+        return compare_samples(self.samples, lines, outputs)
 
     def ground_truth(self, before: str = "", after: str = "") -> str:
         """The JSON for a row. An answer that is no whole module is put between the two texts."""
@@ -148,6 +119,47 @@ class Golden:
             value.to_bytes(size) + known.to_bytes(size) for value, known in self.samples
         )
         return base64.b64encode(zlib.compress(data, 9)).decode()
+
+
+def compare_samples(
+    wanted: Sequence[Sample], lines: Sequence[str], outputs: Sequence[tuple[str, int]]
+) -> Verdict:
+    """Verdict on samples (texts of 0, 1, x, z) against the recorded ones, one a step.
+
+    `outputs` are names and widths in bits, the first in the highest bits. What is X in `wanted` is
+    free.
+    """
+    bits = sum(width for _, width in outputs)
+    if len(lines) != len(wanted):
+        return Verdict(0.0, "runtime", f"{len(lines)} samples of {len(wanted)}")
+    if any(len(line) != bits or line.strip("01xzXZ") for line in lines):
+        return Verdict(0.0, "runtime", "malformed samples")
+    wrong = [
+        index
+        for index, (want, line) in enumerate(zip(wanted, lines, strict=True))
+        if not want.accepts(Sample.parse(line))
+    ]
+    if not wrong:
+        return Verdict(1.0, "pass", f"{len(lines)} samples agree")
+    first = wrong[0]
+    return Verdict(
+        0.0,
+        "mismatch",
+        f"{len(wrong)} of {len(lines)} samples differ, first at step {first}: "
+        + _describe(wanted[first], Sample.parse(lines[first]), outputs),
+    )
+
+
+def _describe(want: Sample, got: Sample, outputs: Sequence[tuple[str, int]]) -> str:
+    shift = sum(width for _, width in outputs)
+    for name, width in outputs:
+        shift -= width
+        part = (1 << width) - 1
+        need = Sample(want.value >> shift & part, want.known >> shift & part)
+        have = Sample(got.value >> shift & part, got.known >> shift & part)
+        if not need.accepts(have):
+            return f"{name} is {_text(have, width)}, wanted {_text(need, width)}"
+    raise AssertionError("the sample does not differ")
 
 
 def _text(sample: Sample, width: int) -> str:

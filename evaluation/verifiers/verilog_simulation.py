@@ -13,21 +13,25 @@ from __future__ import annotations
 
 import re
 import secrets
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from evaluation.verifiers import sandbox
 from evaluation.verifiers.sandbox import Finished, Limits
 from evaluation.verifiers.verdict import Verdict
-from evaluation.verifiers.verilog_code import check_code, check_raw
+from evaluation.verifiers.verilog_code import check_raw, clean_code, is_preprocessed
 from evaluation.verifiers.verilog_stimulus import Port
 
 _SCOPE = re.compile(r'^S_\w+ \.scope module, "(?P<instance>[^"]*)" "(?P<module>[^"]*)"', re.M)
 _PORT = re.compile(r'^\s+\.port_info \d+ /(?P<kind>\w+) (?P<width>\d+) "(?P<name>[^"]*)"', re.M)
 _REAL = re.compile(r'\.(?:net|var)/real "(?P<name>[^"]*)"')
+_WRONG_PORT = re.compile(r"\bports?\b")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 _BENCH = """`timescale 1ns/1ps
@@ -69,6 +73,27 @@ def bench(cpu_s: int) -> Iterator[Bench]:
         yield Bench(Path(name), cpu_s)
 
 
+# The answer alone first, so that nothing in it can name a thing of the bench; then both.
+_DRIVE = """iverilog -g2012 {warnings} -s "$1" -t null code.sv 2>alone.log || exit 101
+iverilog -g2012 -s "$2" -o both.vvp bench.sv code.sv 2>both.log || exit 102
+vvp -n both.vvp
+ended=$?
+times >times.log
+exit $ended
+"""
+_ALONE_FAILED, _BOTH_FAILED = 101, 102
+WARNINGS = "-Wall -Winfloop -Wno-timescale"
+
+
+class Driven(NamedTuple):
+    """A simulation that ended by itself: what it printed, and what the compiler said of the code
+    alone."""
+
+    stdout: str
+    warnings: str
+    cpu_s: float
+
+
 class Bench:
     """One candidate's compilation and simulation."""
 
@@ -79,17 +104,35 @@ class Bench:
 
     def load(self, code: str, top: str) -> list[Port] | Verdict:
         """Gate and compile `code` alone; its ports with the widths that elaboration gave."""
+        return self.gate(code, top) or self._compile_alone()
+
+    def gate(self, code: str, top: str) -> Verdict | None:
+        """Put what may be compiled of `code` into the folder, or say why it is refused."""
         self.top = top
-        clean = _CONTROL.sub(" ", code.replace("\r\n", "\n").replace("\r", "\n"))
-        refused = check_raw(clean)
+        text = _CONTROL.sub(" ", code.replace("\r\n", "\n").replace("\r", "\n"))
+        refused = check_raw(text)
         if refused is not None:
             return refused
-        (self.folder / "answer.sv").write_text(clean, encoding="utf-8")
-        ended = self._run(["iverilog", "-g2012", "-E", "-o", "code.sv", "answer.sv"])
-        if ended is not None:
-            return ended
-        text = (self.folder / "code.sv").read_text(encoding="utf-8", errors="replace")
-        return check_code(text, top) or self._compile_alone()
+        if not is_preprocessed(text):
+            self._write("answer.sv", text)
+            ended = self._run(["iverilog", "-g2012", "-E", "-o", "code.sv", "answer.sv"])
+            if ended is not None:
+                return ended
+            text = (self.folder / "code.sv").read_text(encoding="utf-8", errors="replace")
+        cleaned = clean_code(text, top)
+        if isinstance(cleaned, Verdict):
+            return cleaned
+        self._write("code.sv", cleaned)
+        return None
+
+    def trust(self, code: str, top: str) -> None:
+        """Put `code` into the folder as it is: a reference that we did not get from a model."""
+        self.top = top
+        self._write("code.sv", code)
+
+    def _write(self, name: str, text: str) -> None:
+        # An answer from JSON may hold half a surrogate pair, which UTF-8 cannot.
+        (self.folder / name).write_text(text, encoding="utf-8", errors="replace")
 
     def _compile_alone(self) -> list[Port] | Verdict:
         command = ["iverilog", "-g2012", "-s", self.top, "-o", "alone.vvp", "code.sv"]
@@ -130,18 +173,60 @@ class Bench:
             ["vvp", "-n", "both.vvp"],
             Limits(self.limits.cpu_s, self.limits.memory_bytes, most, self.limits.wall_s),
         )
-        return _verdict(finished, "runtime") or _samples(finished.stdout, mark)
+        return _verdict(finished, "runtime") or read_samples(finished.stdout, mark)
+
+    def drive(self, bench_text: str, top: str, *, output_bytes: int) -> Driven | Verdict:
+        """Simulate a whole test bench, whose top module is `top`, with the gated code.
+
+        One sandbox for both compilations and the run. The text of `bench_text` is trusted.
+        """
+        (self.folder / "bench.sv").write_text(bench_text, encoding="utf-8")
+        (self.folder / "drive.sh").write_text(_DRIVE.format(warnings=WARNINGS))
+        limits = replace(self.limits, output_bytes=output_bytes)
+        finished = sandbox.run(
+            self.folder, ["sh", "drive.sh", self.top, top], limits, tool="iverilog"
+        )
+        logs = {
+            code: sandbox.read_start(self.folder / name, 1 << 16)
+            for code, name in ((_ALONE_FAILED, "alone.log"), (_BOTH_FAILED, "both.log"))
+        }
+        if finished.code in logs and not finished.limit:
+            said = logs[finished.code]
+            outcome = "compile"
+            if finished.code == _BOTH_FAILED and _WRONG_PORT.search(said):
+                outcome = "interface"
+            ended = finished._replace(
+                stderr=f"{said}{finished.stderr}", limit=sandbox.limit_in_text(said)
+            )
+            return _verdict(ended, outcome) or Verdict(0.0, outcome)
+        return _verdict(finished, "runtime") or Driven(
+            finished.stdout, logs[_ALONE_FAILED], _cpu_seconds(self.folder / "times.log")
+        )
 
     def _run(self, command: list[str]) -> Verdict | None:
         return _verdict(sandbox.run(self.folder, command, self.limits), "compile")
+
+
+def _cpu_seconds(times: Path) -> float:
+    """User and system seconds of a shell's children, from its `times`.
+
+    Not from the sandbox: bubblewrap does not wait for its child, whose usage is lost.
+    """
+    words = sandbox.read_start(times, 1 << 10).split()[2:]
+    parts = [word.rstrip("s").split("m") for word in words]
+    return sum(60 * float(minutes) + float(seconds) for minutes, seconds in parts)
 
 
 def _verdict(finished: Finished, failure: str) -> Verdict | None:
     """Why a tool run ends the grading; None when it ended well."""
     if finished.limit == "wall":
         return Verdict(None, "infra:wall", "the machine did not get it done in time")
+    if finished.stderr.startswith(("bwrap: ", "prlimit: ")):
+        return Verdict(None, "infra:sandbox", finished.stderr[:200])
     if finished.limit:
         return Verdict(0.0, f"limit:{finished.limit}")
+    if finished.code == 128 + signal.SIGKILL:
+        return Verdict(None, "infra:killed", "something else on this machine killed it")
     if finished.code == 0:
         return None
     said = (finished.stderr or finished.stdout).strip()
@@ -182,7 +267,7 @@ def _connections(ports: Sequence[Port], inputs: str, outputs: str) -> str:
     return ", ".join(joined)
 
 
-def _samples(stdout: str, mark: str) -> list[str] | Verdict:
+def read_samples(stdout: str, mark: str) -> list[str] | Verdict:
     """The sampled bits in step order; a missing, repeated or strange line is no run."""
     found: list[str] = []
     for line in stdout.splitlines():

@@ -66,6 +66,35 @@ def test_a_right_module_passes_however_it_is_wrapped(counter: str, wrap: str) ->
     assert outcome(counter, wrap.format(COUNTER)) == "pass"
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("q <= 4'd0;", 'begin q <= 4\'d0; $display("%d", q); end'),
+        ("if (!rst_n)", 'if (0) $write("a)b"); else if (!rst_n)'),
+        ("assign wrap", 'initial $monitor("at %t: %d", $time, q);\n  assign wrap'),
+        ("assign wrap", 'generate if (0) $error("width"); endgenerate\n  assign wrap'),
+        ("endmodule", "endmodule\nmodule tb; counter c(); initial $finish; endmodule"),
+        ("endmodule", "endmodule\nmodule tb; initial force c.q = 1; endmodule // done"),
+    ],
+)
+def test_prints_and_an_own_test_bench_are_left_out(counter: str, old: str, new: str) -> None:
+    assert outcome(counter, COUNTER.replace(old, new)) == "pass"
+
+
+def test_a_helper_module_is_found_in_another_block(counter: str) -> None:
+    helper = "module step(input [3:0] a, output [3:0] y); assign y = a + 1'b1; endmodule"
+    split = COUNTER.replace("q + 4'd1", "next").replace(
+        "  assign", "  wire [3:0] next; step s(q, next);\n  assign"
+    )
+    for blocks in ((split, helper), (helper, split), (split, helper.replace("+", "-"), helper)):
+        text = "".join(f"Then:\n```verilog\n{block}\n```\n" for block in blocks)
+        assert outcome(counter, text) == "pass"
+
+
+def test_half_a_surrogate_pair_is_no_reason_to_fail(counter: str) -> None:
+    assert outcome(counter, "// \ud83d\n" + COUNTER) == "pass"
+
+
 def test_another_way_to_write_it_passes(counter: str) -> None:
     other = """
     module step(input [3:0] a, output [3:0] y); assign y = a + 1'b1; endmodule
@@ -93,9 +122,10 @@ def test_another_way_to_write_it_passes(counter: str) -> None:
         ("output wrap", "output carry", "interface"),
         ("input en,", "input en, input load,", "interface"),
         ("endmodule", "", "compile"),
-        ("q <= 4'd0;", "begin q <= 4'd0; $display(q); end", "rejected:system_task"),
+        ("q <= 4'd0;", "begin q <= 4'd0; $finish; end", "rejected:system_task"),
+        ("q <= 4'd0;", "q <= $random;", "rejected:system_task"),
         ("q <= 4'd0;", 'begin q <= 4\'d0; `include "x"\n end', "rejected:include"),
-        ("endmodule", "endmodule\nmodule extra; endmodule", "rejected:extra_top"),
+        ("module counter", "`resetall\nbind counter x y();\nmodule counter", "rejected:word"),
         ("endmodule", "endmodule /* open", "rejected:unterminated"),
         ("assign wrap", "initial force wrap = 1;\nassign wrap", "rejected:word"),
         ("assign wrap = en", "assign wrap = tb.en", "rejected:hierarchy"),
@@ -124,7 +154,7 @@ ATTACKS = {
     "open_string": 'wire x = "',
     "string_hides_comment": 'wire [15:0] x = "/*"; initial $finish; // */',
     "carriage_return": "// \r initial $finish;",
-    "control_character": "wire x; // \x0b\ninitial $display;",
+    "control_character": "wire x; // \x0b\ninitial $finish;",
     "foreign": 'import "DPI-C" function int system(string s);',
     "random": "wire x = $random;",
     "time": "always @(posedge clk) if ($time > 9) q = 0;",
@@ -241,7 +271,7 @@ def mutants_of(code: str) -> list[str]:
         ("module m(input a); endmodule", "no_outputs"),
         ("module m(inout a, input b, output y); assign y = b; endmodule", "reference_interface"),
         ("module m(input a, output y); assign y = ; endmodule", "reference_compile"),
-        ("module m(input a, output y); initial $display; assign y = a; endmodule",
+        ("module m(input a, output y); initial $finish; assign y = a; endmodule",
          "reference_rejected:system_task"),
         ("module m(input [4095:0] a, output y); assign y = ^a; endmodule", "too_wide"),
         ("module n(input a, output y); assign y = a; endmodule", "reference_no_top"),

@@ -1,0 +1,220 @@
+"""VerilogEval's test bench -> a bench that records what the candidate puts out.
+
+    bench = recording_bench(problem)              # or why there is none
+    text = bench.with_mark("4f1c...")             # for one run
+    recorded = read_recording(stdout, "4f1c...")
+
+Upstream's benches are generated from one mould: `stimulus_gen`, and `tb` with the reference as
+`good1`, the candidate as `top_module1`, a `tb_match` wire and a process that samples it. Here the
+reference's instance goes, `tb_match` is constantly true (its value in a right run), dumps and
+prints go, and the sampling process prints the candidate's outputs instead of counting. They pass
+through a wire first, as they do in upstream's `tb_match`, so that both see the same instant.
+
+`stimulus_gen` is given `tb_match`, and in some problems the outputs, for hints that it prints.
+Where a reference's output is still read after that, `reads_reference` says so: the caller records twice,
+with all its bits 0 and all 1, and equal samples show that the stimulus does not depend on it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from evaluation.benchmarks.verilog.problems import Problem
+from evaluation.verifiers.verdict import Verdict
+from evaluation.verifiers.verilog_code import (
+    PRINTS,
+    Edit,
+    Token,
+    apply_edits,
+    call_edits,
+    tokens_of,
+    units_of,
+)
+from evaluation.verifiers.verilog_simulation import read_samples
+
+DUMPS = frozenset({"$dumpfile", "$dumpvars", "$dumpon", "$dumpoff", "$dumpall", "$dumpflush"})
+MARK = "dsm_mark_"
+FILL = "dsm_fill_"
+_MATCH = re.compile(r"assign\s+tb_match\s*=[^;]*;")
+_LIST = re.compile(r"\{([^{}]*)\}")
+_DECLARES = frozenset({"logic", "wire", "reg", "bit", "]", ",", "input"})
+
+
+class NoBench(Exception):
+    """Why a test bench is not of the mould."""
+
+
+class Outline(NamedTuple):
+    """A bench with placeholders for the mark."""
+
+    text: str
+    top: str
+    outputs: tuple[tuple[str, int], ...]  # names and widths in bits, as they are printed
+    reads_reference: bool = False
+
+    def with_mark(self, mark: str, fill: str = "0") -> str:
+        """The text of one run; `fill` is every bit of a reference's output that is still read."""
+        return self.text.replace(FILL, fill).replace(MARK, f"m{mark}")
+
+    def top_with_mark(self, mark: str) -> str:
+        """The name of its top module in that run."""
+        return self.top.replace(MARK, f"m{mark}")
+
+
+class Recording(NamedTuple):
+    """What one run printed: a text of 0, 1, x, z per sample."""
+
+    samples: list[str]
+    timeout: bool  # the bench's own guard ended it
+
+
+def recording_bench(problem: Problem) -> Outline:
+    """The recording form of a problem's bench. Raises `NoBench` when it is not of the mould."""
+    text = problem.bench
+    if MARK in text or FILL in text:
+        raise NoBench(f"uses the name {MARK} or {FILL}")
+    tokens = tokens_of(text)
+    names = _outputs(text)
+    widths = [_width(text, name) for name in names]
+    guards = _timeout_edits(tokens)
+    marked = {edit.start for edit in guards}
+    edits = [
+        *guards,
+        *(edit for edit in call_edits(tokens, PRINTS | DUMPS) if edit.start not in marked),
+        _instance_edit(tokens, problem.reference_top),
+        _final_edit(tokens),
+        _sampler_edit(tokens),
+        *_renaming(tokens),
+    ]
+    references = [f"{name.removesuffix('_dut')}_ref" for name in names]
+    bare = apply_edits(text, [*edits, _match_edit(text, names, sum(widths), [])])
+    read = _still_read(tokens_of(bare), references)
+    return Outline(
+        apply_edits(text, [*edits, _match_edit(text, names, sum(widths), read)]) if read else bare,
+        f"tb_{MARK}",
+        tuple(
+            (name.removesuffix("_dut"), width) for name, width in zip(names, widths, strict=True)
+        ),
+        bool(read),
+    )
+
+
+def _outputs(text: str) -> list[str]:
+    """The candidate's output nets in the order in which upstream compares them."""
+    match = _MATCH.search(text)
+    lists = _LIST.findall(match.group()) if match else []
+    for names in lists:
+        found = [name.strip() for name in names.split(",")]
+        if all(name.endswith("_dut") for name in found):
+            return found
+    raise NoBench("no comparison of *_ref and *_dut in tb_match")
+
+
+def _timeout_edits(tokens: Sequence[Token]) -> list[Edit]:
+    """The guard's print stays, marked: whether it fired belongs to the official verdict."""
+    return [
+        Edit(a.start, d.end, f'$display("t {MARK}")')
+        for a, b, c, d in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False)
+        if (a.text, b.text, c.text, d.text) == ("$display", "(", '"TIMEOUT"', ")")
+    ]
+
+
+def _instance_edit(tokens: Sequence[Token], reference: str) -> Edit:
+    for index, token in enumerate(tokens):
+        if token.text == reference:
+            end = _find(tokens, ";", index)
+            return Edit(token.start, tokens[end].end)
+    raise NoBench(f"no instance of {reference}")
+
+
+def _final_edit(tokens: Sequence[Token]) -> Edit:
+    start = _find(tokens, "final", 0)
+    return Edit(tokens[start].start, tokens[_block_end(tokens, start + 1)].end)
+
+
+def _width(text: str, name: str) -> int:
+    """The width of a net in bits, as declared: Icarus 11 elaborates `$bits` of one too late."""
+    match = re.search(rf"\blogic\s*(?:\[\s*(\d+)\s*:\s*(\d+)\s*\])?\s*{re.escape(name)}\s*;", text)
+    if match is None:
+        raise NoBench(f"no declaration of {name} with a plain width")
+    return abs(int(match[1]) - int(match[2])) + 1 if match[1] else 1
+
+
+def _match_edit(text: str, names: Sequence[str], bits: int, read: Sequence[str]) -> Edit:
+    match = _MATCH.search(text)
+    assert match is not None, "found by _outputs"
+    return Edit(
+        match.start(),
+        match.end(),
+        f"assign tb_match = 1'b1;\n"
+        f"  wire [{bits}-1:0] {MARK}seen = {{{', '.join(names)}}};\n"
+        f"  integer {MARK}step = 0;\n"
+        + "".join(f"  assign {name} = {{$bits({name}){{1'b{FILL}}}}};\n" for name in read),
+    )
+
+
+def _sampler_edit(tokens: Sequence[Token]) -> Edit:
+    """The body of the process that counts samples becomes a print of one."""
+    counting = ("stats1", ".", "clocks", "+", "+")
+    for index in range(len(tokens) - 5):
+        if tuple(token.text for token in tokens[index : index + 5]) == counting:
+            begin = next(i for i in range(index, -1, -1) if tokens[i].text == "begin")
+            return Edit(
+                tokens[begin].start,
+                tokens[_block_end(tokens, begin)].end,
+                f'begin $display("{MARK} %0d %b", {MARK}step, {MARK}seen); '
+                f"{MARK}step = {MARK}step + 1; end",
+            )
+    raise NoBench("no sampling process")
+
+
+def _renaming(tokens: Sequence[Token]) -> list[Edit]:
+    """Modules of the bench get names that no answer can have."""
+    names = {unit.name for unit in units_of(tokens)}
+    if not {"tb", "stimulus_gen"} <= names:
+        raise NoBench("no modules tb and stimulus_gen")
+    return [
+        Edit(token.start, token.end, f"{token.text}_{MARK}")
+        for before, token in itertools.pairwise(tokens)
+        if token.text in names and token.kind == "word" and before.text != "."
+    ]
+
+
+def _still_read(tokens: Sequence[Token], references: Sequence[str]) -> list[str]:
+    """Those of the reference's outputs that are more than declared and passed on."""
+    found = {
+        token.text
+        for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        if token.text in references
+        and not (before.text in _DECLARES and after.text in (";", ",", ")"))
+    }
+    return sorted(found)
+
+
+def _block_end(tokens: Sequence[Token], begin: int) -> int:
+    """The index of the `end` of the block that begins at `begin`."""
+    depth = 0
+    for index in range(begin, len(tokens)):
+        text = tokens[index].text
+        depth += (text in ("begin", "case", "casez", "casex")) - (text in ("end", "endcase"))
+        if depth == 0:
+            return index
+    raise NoBench("a block without an end")
+
+
+def _find(tokens: Sequence[Token], text: str, start: int) -> int:
+    for index in range(start, len(tokens)):
+        if tokens[index].text == text:
+            return index
+    raise NoBench(f"no {text!r}")
+
+
+def read_recording(stdout: str, mark: str) -> Recording | Verdict:
+    """The samples of a run whose bench had `mark`."""
+    samples = read_samples(stdout, f"m{mark}")
+    if isinstance(samples, Verdict):
+        return samples
+    return Recording(samples, timeout=f"t m{mark}" in stdout.splitlines())

@@ -1,0 +1,71 @@
+"""RTLLM's test bench, which prints pass or fail by itself -> one whose verdict is not to be forged.
+
+Each print that announces the verdict becomes a marked line; all other prints and dumps go. Modules
+of the bench get marked names. The candidate prints nothing (the gate sees to that), so a marked
+line can only come from the bench. A pass is exactly one marked pass and no marked failure.
+
+What these benches look at is theirs: some are weak, `errata.yaml` says which.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from evaluation.benchmarks.verilog.problems import Problem
+from evaluation.benchmarks.verilog.recording import DUMPS, MARK, NoBench, Outline
+from evaluation.verifiers.verdict import Verdict
+from evaluation.verifiers.verilog_code import (
+    PRINTS,
+    Edit,
+    after_parentheses,
+    apply_edits,
+    call_edits,
+    tokens_of,
+    units_of,
+)
+
+_PASS = re.compile(r"Design\s+Passed", re.IGNORECASE)
+_FAIL = re.compile(r"fail|error", re.IGNORECASE)
+
+
+def judging_bench(problem: Problem) -> Outline:
+    """The bench of an RTLLM design with marked verdicts; `NoBench` when it prints none."""
+    text = problem.bench
+    if MARK in text:
+        raise NoBench(f"uses the name {MARK}")
+    tokens = tokens_of(text)
+    edits: list[Edit] = []
+    kinds: set[str] = set()
+    for index, token in enumerate(tokens):
+        if token.text not in ("$display", "$write"):
+            continue
+        end = after_parentheses(tokens, index + 1)
+        said = text[token.start : tokens[end - 1].end]
+        kind = "pass" if _PASS.search(said) else "fail" if _FAIL.search(said) else ""
+        if kind:
+            kinds.add(kind)
+            edits.append(Edit(token.start, tokens[end - 1].end, f'$display("{kind} {MARK}")'))
+    if kinds != {"pass", "fail"}:
+        raise NoBench("the bench does not print both verdicts")
+    # A marked print and its removal begin at the same place: the first, shorter one must win.
+    marked = {edit.start for edit in edits}
+    edits += [edit for edit in call_edits(tokens, PRINTS | DUMPS) if edit.start not in marked]
+    names = [unit.name for unit in units_of(tokens)]
+    edits += [
+        Edit(token.start, token.end, f"{token.text}_{MARK}")
+        for before, token in itertools.pairwise(tokens)
+        if token.kind == "word" and token.text in names and before.text != "."
+    ]
+    return Outline(apply_edits(text, edits), f"{names[0]}_{MARK}", ())
+
+
+def read_verdict(stdout: str, mark: str) -> Verdict:
+    """What the bench said."""
+    lines = stdout.splitlines()
+    passed, failed = lines.count(f"pass m{mark}"), lines.count(f"fail m{mark}")
+    if passed == 1 and not failed:
+        return Verdict(1.0, "pass", "the bench said so")
+    if failed:
+        return Verdict(0.0, "mismatch", "the bench found a wrong output")
+    return Verdict(0.0, "runtime", f"the bench ended with {passed} verdicts")
