@@ -46,6 +46,7 @@ VERSION: Final = "1"  # part of a score's identity: raise it when any judgement 
 MIN_CPU_S: Final = 2
 GOLDEN_CPU_S: Final = 120
 GOLDEN_OUTPUT_BYTES: Final = 64 << 20
+COMPILED_BYTES: Final = 32 << 20  # the limit holds for every file, the compiled program too
 _SPARE_DISK_BYTES: Final = 16 << 20
 # A failure on a full disk says nothing of the answer.
 _DISK_FULL: Final = Verdict(None, "infra:disk", "the temporary folder is full")
@@ -167,7 +168,9 @@ class ProblemGrader:
             outcome = f"unusable:{golden.unusable}"
             return Judgement(outcome, golden.detail, outcome)
         cpu_s = max(MIN_CPU_S, math.ceil(10 * golden.cpu_s))
-        found = self._simulate(code, cpu_s, 2 * golden.stdout_bytes + (1 << 16), "0", trusted=False)
+        found = self._simulate(
+            code, cpu_s, 2 * golden.stdout_bytes + COMPILED_BYTES, "0", trusted=False
+        )
         if isinstance(found, Verdict):
             return Judgement(found.outcome, found.detail, found.outcome)
         driven, read = found

@@ -66,7 +66,7 @@ def _read_v2(name: str, folder: Path) -> list[Problem]:
     )
     if not names:
         raise UserError(
-            f"{folder} holds no *_prompt.txt, *_ref.sv or *_test.sv: give upstream's dataset_* folder"
+            f"{folder} holds no *_prompt.txt, *_ref.sv, *_test.sv: give upstream's dataset folder"
         )
     return [_read_v2_problem(name, folder, task_id) for task_id in names]
 

@@ -11,8 +11,8 @@ prints go, and the sampling process prints the candidate's outputs instead of co
 through a wire first, as they do in upstream's `tb_match`, so that both see the same instant.
 
 `stimulus_gen` is given `tb_match`, and in some problems the outputs, for hints that it prints.
-Where a reference's output is still read after that, `reads_reference` says so: the caller records twice,
-with all its bits 0 and all 1, and equal samples show that the stimulus does not depend on it.
+Where a reference's output is still read after that, `reads_reference` says so: the caller records
+twice, with all its bits 0 and all 1; equal samples show that the stimulus does not depend on it.
 """
 
 from __future__ import annotations
