@@ -73,7 +73,7 @@ def test_documents_kept_from_an_earlier_run_keep_their_seconds(
     before = recorded(workspace, run_ingest(workspace, sources))
     (sources / "gone.txt").unlink()
     (sources / "new.txt").write_text("The counter is read twice.\n")
-    manifest = run_ingest(workspace, sources)
+    manifest = run_ingest(workspace, sources, sync=True)
     after = recorded(workspace, manifest)
     manual_id = hashlib.sha256(manual.read_bytes()).hexdigest()
     new_id = hashlib.sha256((sources / "new.txt").read_bytes()).hexdigest()
