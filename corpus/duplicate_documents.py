@@ -8,8 +8,11 @@ numbers: two corners of one cell library, two months of one form. Variants say d
 
 Documents are taken from the longest to the shortest; each joins the first group whose
 representative it matches, or begins one. So every member was compared with its representative (no
-chains), and the result depends on the set of documents alone. Cost: one comparison for each
-representative in a shared band, of which the MAX_COMPARED likest have their numbers read.
+chains), and the result depends on the set of documents alone.
+
+Bands of both signatures are used: with numbers, they find the twin of one form among thousands that
+were filled in differently. Cost: one comparison for each representative in a shared band, at most
+MAX_LEADERS a band, of which the MAX_COMPARED likest have their numbers read.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from corpus.fingerprints import MAX_NUMBERS_AT_A_PLACE, MAX_PLACES, PERMUTATIONS
 BAND_ROWS: Final = 4
 MIN_WORDS: Final = 20
 MAX_COMPARED: Final = 16
+MAX_LEADERS: Final = 256
 # This share of the numbers may differ in a near duplicate, or twice the share of words that differ
 # (a PDF of formulas lost signs and points: 2.4 % against its DOCX). With all words equal: none.
 NUMBER_TOLERANCE: Final = 0.05
@@ -100,7 +104,8 @@ def group_documents(sketches: Sequence[Sketch], places: Places, threshold: float
                 Member(sketch.doc_id, ordered[first].doc_id, likeness._replace(kind="variant"))
             )
         for band in bands[index]:
-            leaders[band].append(index)
+            if len(leaders[band]) < MAX_LEADERS:
+                leaders[band].append(index)
     return members
 
 
@@ -185,17 +190,20 @@ def _cut(left: set[int], right: set[int]) -> tuple[set[int], set[int]]:
 
 
 def _shared_bands(sketches: Sequence[Sketch]) -> dict[int, list[tuple[int, int]]]:
-    """Index of a sketch -> its (band, hash) that another sketch has too."""
+    """Index of a sketch -> its (first column, number of the values) that another has too."""
     long_enough = [i for i, sketch in enumerate(sketches) if sketch.n_words >= MIN_WORDS]
     found: dict[int, list[tuple[int, int]]] = defaultdict(list)
     if len(long_enough) < 2:
         return found
-    for band in range(PERMUTATIONS // BAND_ROWS):
-        part = slice(band * BAND_ROWS, (band + 1) * BAND_ROWS)
-        rows = np.stack([sketches[i].signature[part] for i in long_enough])
+    masked = np.stack([sketches[i].signature for i in long_enough])
+    plain = np.stack([sketches[i].plain_signature for i in long_enough])
+    columns = np.concatenate([masked, plain], axis=1)
+    for first in range(0, 2 * PERMUTATIONS, BAND_ROWS):
+        rows = columns[:, first : first + BAND_ROWS]
         _, inverse, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
-        for position in np.flatnonzero(counts[inverse.ravel()] > 1).tolist():
-            found[long_enough[position]].append((band, int(inverse.ravel()[position])))
+        inverse = inverse.ravel()
+        for position in np.flatnonzero(counts[inverse] > 1).tolist():
+            found[long_enough[position]].append((first, int(inverse[position])))
     return found
 
 

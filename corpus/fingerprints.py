@@ -75,11 +75,15 @@ def fingerprint(rows: DocumentRows, page_image: PageImage) -> list[Row]:
             hashes[digest] = perceptual_hash(image["image"]["bytes"])
         image["phash"] = hashes[digest]
     vocabulary = _Vocabulary()
+    tokens = {page: vocabulary.tokens(found) for page, found in sorted(texts.items())}
+    nothing = vocabulary.tokens([])
     for page in rows.pages:
         number = page["page"]
-        tokens = vocabulary.tokens(texts.get(number, []))
-        page["content_hash"] = _page_hash(tokens, pictures.get(number, []), page_image(number))
-    every = vocabulary.tokens(text for number in sorted(texts) for text in texts[number])
+        words = tokens.get(number, nothing)
+        page["content_hash"] = _page_hash(words, pictures.get(number, []), page_image(number))
+    every = Tokens(
+        *(np.concatenate(column) for column in zip(nothing, *tokens.values(), strict=True))
+    )
     return [{"doc_id": rows.doc_id, **describe(every)}]
 
 

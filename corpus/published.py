@@ -16,7 +16,7 @@ from corpus.quarantine import Tries
 from corpus.sources import Source, SourceList, UnreadableSource
 from workspace.errors import CorruptWorkspaceError, UserError
 from workspace.ids import hash_file
-from workspace.manifest import Manifest, find_published, read_manifest
+from workspace.manifest import FileEntry, Manifest, find_published, read_manifest
 from workspace.shards import Row, iterate_files, manifest_files
 
 # Note of the manifest: documents whose rows are of other settings, and of which.
@@ -35,17 +35,18 @@ class Held(NamedTuple):
 
 
 class Published(NamedTuple):
-    """`intact` is False when files that the manifest lists are gone or cut short."""
+    """`intact` says that all tables are there, `complete` all files that the manifest lists."""
 
     manifest: Manifest
     intact: bool
+    complete: bool
     documents: Mapping[str, Held]
     unreadable: Mapping[str, str]  # uri -> detail
 
     def holds(self, fingerprint: str, inputs: Mapping[str, str]) -> bool:
         """Whether it is whole and was made from these inputs with these settings."""
         known = {name: value for name, value in self.manifest.inputs.items() if name != ATTEMPTS}
-        return self.intact and self.manifest.fingerprint == fingerprint and known == inputs
+        return self.complete and self.manifest.fingerprint == fingerprint and known == inputs
 
 
 class Request(NamedTuple):
@@ -112,8 +113,16 @@ def _read(folder: Path, manifest: Manifest) -> Published:
         )
         for doc_id in sorted(uris)
     }
-    intact = find_published(folder, manifest.key) is not None
-    return Published(manifest, intact, documents, unreadable)
+    complete = find_published(folder, manifest.key) is not None
+    intact = complete or all(
+        _is_whole(folder, entry) for entry in manifest.files if entry.path.endswith(".parquet")
+    )
+    return Published(manifest, intact, complete, documents, unreadable)
+
+
+def _is_whole(folder: Path, entry: FileEntry) -> bool:
+    path = folder / entry.path
+    return path.is_file() and path.stat().st_size == entry.bytes
 
 
 def select(

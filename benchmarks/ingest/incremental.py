@@ -34,7 +34,8 @@ from benchmarks.ingest.samples import corpus_files, cut_corpus
 from benchmarks.measure import Report, cpu_seconds, parser
 from corpus import ingest
 from corpus.duplicate_documents import Sketch, group_documents
-from corpus.fingerprints import describe, read_text
+from corpus.duplicate_images import Picture, group_pictures
+from corpus.fingerprints import PERMUTATIONS, describe, read_text
 from corpus.parsed import ParseOptions, Unreadable
 from corpus.parsers.registry import WHOLE, find_parser
 from corpus.sniff import sniff
@@ -62,6 +63,7 @@ def main() -> int:
         add_runs(report, place, files)
         add_kill(report, place)
     add_duplicates(report, every=3 if arguments.short else 1)
+    add_scale(report, 5_000 if arguments.short else 50_000)
     return report.finish()
 
 
@@ -181,6 +183,31 @@ def add_duplicates(report: Report, *, every: int) -> None:
         "variants taken for duplicates", len(ours_near & variants) / len(variants),
         target="<= 0.02", peer=peer, peer_value=len(peers & variants) / len(variants),
     )  # fmt: skip
+
+
+def add_scale(report: Report, count: int) -> None:
+    """Groups over made-up sketches: nine in ten alone, a form filled in by one in ten."""
+    draw = np.random.default_rng(1)
+    form = draw.integers(0, 1 << 32, PERMUTATIONS, dtype=np.uint32)
+    sketches, places = [], {}
+    for number in range(count):
+        own = draw.integers(0, 1 << 32, (2, PERMUTATIONS), dtype=np.uint32)
+        name = f"{number:06d}"
+        words = form if number % 10 == 0 else own[0]
+        sketches.append(Sketch(name, 500, f"{words[0]}", name, words, own[1]))
+        pairs = draw.integers(0, 1 << 63, (64, 2), dtype=np.uint64)
+        places[name] = pairs[np.argsort(pairs[:, 0])]
+    with cpu_seconds() as spent:
+        members = group_documents(sketches, places, THRESHOLD)
+    assert len(members) == count // 10 - 1
+    report.add(f"groups of {count:,} documents, CPU", spent[0], "s", target="<= 120")
+    hashes = draw.bytes(32 * 6 * count).hex()
+    pictures = [
+        Picture(f"{n:06d}", hashes[64 * n : 64 * n + 64], 400, 300, 1) for n in range(6 * count)
+    ]
+    with cpu_seconds() as spent:
+        group_pictures(pictures)
+    report.add(f"groups of {6 * count:,} pictures, CPU", spent[0], "s", target="<= 600")
 
 
 def precision(found: set[Pair], truth: set[Pair]) -> float:

@@ -100,6 +100,17 @@ def test_a_variant_of_a_member_does_not_slip_into_its_group() -> None:
     assert kinds(texts) == {"b": "near", "c": "variant"}
 
 
+def test_a_twin_is_found_among_a_thousand_forms() -> None:
+    text = (TEXT + " ") * 4
+    forms = {
+        f"f{n:04}": text.format(load=n, dropout=7 * n, current=3 * n, limit=n + 1)
+        for n in range(1000)
+    }
+    found = kinds({**forms, "twin": forms["f0876"].replace("trace adds", "trace gives", 1)})
+    assert found.pop("f0876") == "near" or found.pop("twin") == "near"
+    assert set(found.values()) == {"variant"}
+
+
 def test_unlike_and_tiny_texts_are_left_alone() -> None:
     rng = random.Random(3)
     words = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("ax", "en", "ol", "ir", "um")]

@@ -126,6 +126,10 @@ def test_damage_is_mended_or_named(tmp_path: Path) -> None:
         for path in (work / "corpus" / table).glob("*.parquet"):
             path.unlink()
 
+    for path in (work / "corpus/history").iterdir():
+        path.unlink()
+    planned = ingest.plan(configure(work, two))
+    assert planned.published is None and not planned.shards  # published anew, parsed never
     lose("elements")
     run_ingest(work, two)  # the other file is read again, too
     assert tables(work) == before
