@@ -344,10 +344,11 @@ def _lost_seconds(child: _Child) -> dict[str, float]:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """User and system time of a process and its ended children, 0 when it is gone."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return 0.0
-    fields = stat.rsplit(")", 1)[1].split()
-    return sum(int(value) for value in fields[11:15]) / _TICKS
+    """User and system time of a process and of all that it started, 0 when it is gone."""
+    ticks = 0
+    for running in (pid, *_descendants(pid)):
+        with contextlib.suppress(OSError):
+            stat = Path(f"/proc/{running}/stat").read_text(encoding="ascii", errors="replace")
+            # Its own, and that of its ended children.
+            ticks += sum(int(value) for value in stat.rsplit(")", 1)[1].split()[11:15])
+    return ticks / _TICKS

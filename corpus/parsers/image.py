@@ -1,17 +1,23 @@
-"""A lone picture as a document: one page a frame, with the picture as its only element.
+"""Lone pictures as documents: one page a frame, which stays on it as an element of its own.
 
-In: PNG, JPEG, TIFF (all frames), GIF and WebP (first frame), BMP, SVG (rendered by PyMuPDF, words
-kept). Out: pages whose image is the frame as shown (EXIF rotation applied). Does no OCR: a raster
-page is flagged `no_text`.
+In: PNG, JPEG, TIFF (all frames), GIF and WebP (first frame), BMP; and SVG, which PyMuPDF renders
+and whose words are kept. Out: a raster file as a `PdfDocument` without text, whose pages are the
+frames as shown (EXIF rotation applied), so that frames are read in parallel, by OCR, and lost one
+by one; an SVG as a `ParsedDocument`.
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from PIL import Image as pillow
+from PIL import ImageOps, UnidentifiedImageError
+from PIL.Image import Image
 
 from corpus.parsed import (
     Box,
@@ -22,103 +28,137 @@ from corpus.parsed import (
     ParseOptions,
     Unreadable,
 )
-
-if TYPE_CHECKING:
-    from PIL import Image
+from corpus.parsers.pdf_raw import PageFiles, RawImage, RawOutline, RawPage, RawTable
+from corpus.parsers.table_grid import Word
 
 DEFAULT_DPI: Final = 96.0
 MAX_FRAMES: Final = 500
 # Over this many times the page cap a picture is not even decoded.
 MAX_OVER_CAP: Final = 10
-_STORED_AS_IS: Final = {"PNG": "png", "JPEG": "jpeg"}
+RASTER: Final = ("png", "jpeg", "tiff", "gif", "bmp", "webp")
+_STORED_AS_IS: Final = ("PNG", "JPEG")
 
 
-def parse(path: Path, options: ParseOptions) -> ParsedDocument:
-    """Raises `Unreadable` (corrupt, too_large, needs_pymupdf)."""
-    with path.open("rb") as stream:
-        head = stream.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
-    return _parse_svg(path, options) if head.startswith(b"<") else _parse_raster(path, options)
+class ImageDocument:
+    """An open raster file."""
+
+    def __init__(self, path: Path, options: ParseOptions) -> None:
+        self._options = options
+        self._path = path
+        pillow.MAX_IMAGE_PIXELS = None  # our own limit is checked before decoding
+        try:
+            self._image = pillow.open(path)
+            count = getattr(self._image, "n_frames", 1) if self._image.format == "TIFF" else 1
+            if count > MAX_FRAMES:
+                raise Unreadable("too_large", f"{count} frames, more than {MAX_FRAMES}")
+            self._shown: tuple[int, Image, float] | None = None
+            self._frame(1)
+        except (UnidentifiedImageError, OSError, SyntaxError, ValueError, EOFError) as error:
+            if isinstance(error, Unreadable):
+                raise
+            raise Unreadable("corrupt", f"Pillow cannot read it: {error}") from error
+        self.outline = RawOutline(
+            n_pages=count,
+            parser=f"pillow {version('pillow')}",
+            format=(self._image.format or "").lower(),
+        )
+
+    def close(self) -> None:
+        self._image.close()
+
+    def read_page(self, page: int, files: PageFiles, turn: int = 0) -> RawPage:
+        """One frame, turned by `turn`. Raises `Unreadable` (too_large) and what Pillow raises."""
+        shown, dpi = self._frame(page)
+        width_pt, height_pt = shown.width * 72 / dpi, shown.height * 72 / dpi
+        fitted, fitted_dpi, flags = self._fit(shown, dpi)
+        if turn:
+            fitted = fitted.rotate(-turn, expand=True)
+            if turn % 180:
+                width_pt, height_pt = height_pt, width_pt
+        png = _encode(fitted)
+        files.put_page_png(page, png)
+        picture, size = png, fitted.size
+        if self._image.format in _STORED_AS_IS:
+            picture, size = self._path.read_bytes(), self._image.size
+        box = Box(0.0, 0.0, width_pt, height_pt)
+        return RawPage(
+            page=page,
+            width_pt=width_pt,
+            height_pt=height_pt,
+            rotation=0,
+            images=(RawImage(box, *size, files.put_image(picture), kind="frame"),),
+            png_bytes=len(png),
+            dpi=round(fitted_dpi),
+            flags=flags,
+        )
+
+    def render(self, page: int, dpi: float) -> Image:
+        """The frame as shown, in greys."""
+        shown, own_dpi = self._frame(page)
+        scale = dpi / own_dpi
+        size = max(1, round(shown.width * scale)), max(1, round(shown.height * scale))
+        grey = _on_white(shown).convert("L")
+        return grey if size == shown.size else grey.resize(size, pillow.Resampling.LANCZOS)
+
+    def find_tables(self, page: int, words: Sequence[Word], turn: int) -> tuple[RawTable, ...]:
+        """Tables among OCR words, where PyMuPDF is in use."""
+        if self._options.pdf_backend != "pymupdf":
+            return ()
+        from corpus.parsers.pdf_pymupdf import load
+        from corpus.parsers.pdf_pymupdf_scans import find_tables_on_scan
+
+        shown, dpi = self._frame(page)
+        fitted, fitted_dpi, _ = self._fit(shown, dpi)
+        turned = fitted.rotate(-turn, expand=True) if turn else fitted
+        size = turned.width * 72 / fitted_dpi, turned.height * 72 / fitted_dpi
+        mode = self._options.table_detection
+        return find_tables_on_scan(load(), _encode(turned), *size, words, mode)
+
+    def _frame(self, page: int) -> tuple[Image, float]:
+        """A decoded frame as shown and its resolution; the last one is kept."""
+        if self._shown is None or self._shown[0] != page:
+            if page > 1:
+                self._image.seek(page - 1)
+            elif self._shown is not None:
+                self._image.seek(0)
+            width, height = self._image.size
+            if width * height > MAX_OVER_CAP * self._options.max_page_pixels:
+                raise Unreadable("too_large", f"frame {page} is {width}x{height} pixels")
+            dpi = _resolution(self._image)
+            self._shown = page, ImageOps.exif_transpose(self._image), dpi
+        return self._shown[1:]
+
+    def _fit(self, shown: Image, dpi: float) -> tuple[Image, float, tuple[str, ...]]:
+        """The frame within the pixel cap."""
+        scale = math.sqrt(self._options.max_page_pixels / (shown.width * shown.height))
+        if scale >= 1:
+            return shown, dpi, ()
+        size = max(1, int(shown.width * scale)), max(1, int(shown.height * scale))
+        return shown.resize(size), dpi * scale, ("low_resolution",)
 
 
-def _parse_raster(path: Path, options: ParseOptions) -> ParsedDocument:
-    from PIL import Image, UnidentifiedImageError, __version__
-
-    Image.MAX_IMAGE_PIXELS = None  # our own limit is checked before decoding
-    try:
-        with Image.open(path) as image:
-            frames = list(_frames(image, path, options))
-            format_name = (image.format or "").lower()
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, EOFError) as error:
-        raise Unreadable("corrupt", f"Pillow cannot read it: {error}") from error
-    return ParsedDocument(
-        format=format_name,
-        parser=f"pillow {__version__}",
-        pages=tuple(page for page, _ in frames),
-        elements=tuple(element for _, element in frames),
-    )
-
-
-def _frames(
-    image: Image.Image, path: Path, options: ParseOptions
-) -> Iterator[tuple[ParsedPage, ParsedElement]]:
-    count = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
-    if count > MAX_FRAMES:
-        raise Unreadable("too_large", f"{count} frames, more than {MAX_FRAMES}")
-    for number in range(1, count + 1):
-        if count > 1:
-            image.seek(number - 1)
-        if image.width * image.height > MAX_OVER_CAP * options.max_page_pixels:
-            raise Unreadable("too_large", f"frame {number} is {image.width}x{image.height} pixels")
-        yield _frame(image, number, path, options)
-
-
-def _frame(
-    image: Image.Image, number: int, path: Path, options: ParseOptions
-) -> tuple[ParsedPage, ParsedElement]:
-    from PIL import ImageOps
-
-    stored = image.format in _STORED_AS_IS
-    dpi = _resolution(image)
-    shown = ImageOps.exif_transpose(image)
-    width_pt, height_pt = shown.width * 72 / dpi, shown.height * 72 / dpi
-    flags = ["no_text"]
-    scale = math.sqrt(options.max_page_pixels / (shown.width * shown.height))
-    if scale < 1:
-        flags.append("low_resolution")
-        shown = shown.resize((max(1, int(shown.width * scale)), max(1, int(shown.height * scale))))
-        dpi *= scale
-    png = _encode(shown)
-    page = ParsedPage(
-        page=number,
-        width_pt=width_pt,
-        height_pt=height_pt,
-        text="",
-        text_source="none",
-        image_png=png,
-        image_dpi=round(dpi),
-        flags=tuple(flags),
-    )
-    data = path.read_bytes() if stored else png
-    size = (image.width, image.height) if stored else (shown.width, shown.height)
-    element = ParsedElement(
-        "Image", "", number, Box(0.0, 0.0, width_pt, height_pt), image=ParsedImage(data, *size)
-    )
-    return page, element
-
-
-def _resolution(image: Image.Image) -> float:
+def _resolution(image: Image) -> float:
     dpi = float(image.info.get("dpi", (DEFAULT_DPI,))[0] or DEFAULT_DPI)
     return dpi if 20 <= dpi <= 4800 else DEFAULT_DPI
 
 
-def _encode(image: Image.Image) -> bytes:
+def _on_white(image: Image) -> Image:
+    """Transparent pixels are shown on paper; as black they would hide black letters."""
+    if "A" not in image.getbands() and "transparency" not in image.info:
+        return image
+    layer = image.convert("RGBA")
+    return pillow.alpha_composite(pillow.new("RGBA", layer.size, "white"), layer)
+
+
+def _encode(image: Image) -> bytes:
     buffer = io.BytesIO()
     keep = image.mode in ("1", "L", "RGB", "RGBA", "P")
     (image if keep else image.convert("RGB")).save(buffer, "PNG")
     return buffer.getvalue()
 
 
-def _parse_svg(path: Path, options: ParseOptions) -> ParsedDocument:
+def parse_svg(path: Path, options: ParseOptions) -> ParsedDocument:
+    """Raises `Unreadable` (corrupt, needs_pymupdf)."""
     if options.pdf_backend != "pymupdf":
         raise Unreadable("needs_pymupdf", "SVG is rendered by PyMuPDF, which is not in use")
     from corpus.parsers.pdf_pymupdf import render_svg
@@ -144,4 +184,4 @@ def _parse_svg(path: Path, options: ParseOptions) -> ParsedDocument:
     return ParsedDocument("svg", drawn.parser, (page,), (element,))
 
 
-FORMATS: Final = dict.fromkeys(("png", "jpeg", "tiff", "gif", "bmp", "webp", "svg"), parse)
+FORMATS: Final = {"svg": parse_svg}

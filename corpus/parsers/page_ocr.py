@@ -32,6 +32,7 @@ from corpus.parsers.pdf_raw import PageFiles, PdfDocument, RawBlock, RawImage, R
 from corpus.parsers.table_grid import Word
 from corpus.parsers.text_quality import readable_letters
 from corpus.step_clock import CLOCK
+from workspace.errors import UserError
 
 # Finer pictures cost time and read no better.
 MAX_PIXELS: Final = 16_000_000
@@ -68,7 +69,7 @@ def with_ocr(
     try:
         with CLOCK.measure("ocr"):
             reading = recognise(document.render(page.page, dpi), dpi, engines(options))
-    except OcrError as error:
+    except (OcrError, UserError) as error:  # UserError: Tesseract does not even state its version
         return replace(
             page,
             flags=(*page.flags, "ocr_error"),

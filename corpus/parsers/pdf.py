@@ -1,4 +1,4 @@
-"""PDF: choice of the backend, page ranges, and the join of all pages.
+"""PDF, and pictures as pages: choice of the backend, page ranges, and the join of all pages.
 
     outline = read_outline(path, spool, options)          once
     read_pages(path, pages, spool, options, on_page)       in any process, any order
@@ -14,15 +14,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from corpus.parsed import ParsedDocument, ParseOptions
+from corpus.parsed import ParsedDocument, ParseOptions, Unreadable
+from corpus.parsers.image import RASTER, ImageDocument
 from corpus.parsers.page_ocr import with_ocr
 from corpus.parsers.pdf_raw import PdfDocument, RawOutline, RawPage
 from corpus.parsers.pdf_spool import PdfSpool
 from corpus.parsers.pdf_structure import build_document
+from corpus.sniff import sniff
 
 
-def open_pdf(path: Path, options: ParseOptions) -> PdfDocument:
-    """Open with `options.pdf_backend`. Raises `Unreadable` (corrupt, encrypted, no_pages)."""
+def open_pages(path: Path, options: ParseOptions) -> PdfDocument:
+    """Open a PDF with `options.pdf_backend`, or a raster picture.
+
+    Raises `Unreadable` (corrupt, encrypted, no_pages, too_large).
+    """
+    if sniff(path, "") in RASTER:
+        return ImageDocument(path, options)
     if options.pdf_backend == "pymupdf":
         from corpus.parsers.pdf_pymupdf import PymupdfDocument
 
@@ -34,7 +41,7 @@ def open_pdf(path: Path, options: ParseOptions) -> PdfDocument:
 
 def read_outline(path: Path, spool: PdfSpool, options: ParseOptions) -> RawOutline:
     """Number of pages, bookmarks and metadata; also kept in the spool."""
-    document = open_pdf(path, options)
+    document = open_pages(path, options)
     try:
         spool.put_outline(document.outline)
         return document.outline
@@ -50,7 +57,7 @@ def read_pages(
     on_page: Callable[[int], None],
 ) -> None:
     """Read `pages` into the spool, calling `on_page` after each. A page that raises is lost."""
-    document = open_pdf(path, options)
+    document = open_pages(path, options)
     try:
         for page in pages:
             spool.put_page(_read_page(document, page, spool, options))
@@ -64,6 +71,8 @@ def _read_page(document: PdfDocument, page: int, spool: PdfSpool, options: Parse
         return with_ocr(document, document.read_page(page, spool), spool, options)
     except MemoryError:
         raise
+    except Unreadable as error:
+        return lost_page(page, error.reason, error.detail)
     except Exception as error:  # the backends raise what their C libraries give them
         if "malloc" in str(error).lower():
             raise MemoryError(str(error)) from error
@@ -94,7 +103,7 @@ def join_pages(spool: PdfSpool) -> ParsedDocument:
 
 
 def parse(path: Path, options: ParseOptions) -> ParsedDocument:
-    """A whole PDF in this process, page images included."""
+    """A whole document in this process, page images included."""
     with tempfile.TemporaryDirectory() as folder:
         spool = PdfSpool(Path(folder))
         outline = read_outline(path, spool, options)

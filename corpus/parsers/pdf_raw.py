@@ -49,7 +49,7 @@ class RawImage:
     width_px: int
     height_px: int
     file: str
-    kind: str = "raster"  # raster | vector
+    kind: str = "raster"  # raster | vector | frame: the page itself, of a lone picture
     repeated_on: tuple[int, ...] = ()  # pages on which it was left out again
 
 
@@ -118,12 +118,13 @@ class Bookmark(NamedTuple):
 
 @dataclass(frozen=True)
 class RawOutline:
-    """What a PDF says about itself."""
+    """What a file says about itself."""
 
     n_pages: int
     parser: str
     bookmarks: tuple[Bookmark, ...] = ()
     metadata: tuple[tuple[str, str], ...] = ()
+    format: str = "pdf"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -135,6 +136,7 @@ class RawOutline:
             parser=value["parser"],
             bookmarks=tuple(Bookmark(*item) for item in value["bookmarks"]),
             metadata=tuple((name, text) for name, text in value["metadata"]),
+            format=value["format"],
         )
 
 

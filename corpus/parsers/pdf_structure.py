@@ -86,7 +86,7 @@ def build_document(
     }
     metadata |= {name: str(count) for name, count in left_out.items() if count}
     return ParsedDocument(
-        format="pdf",
+        format=outline.format,
         parser=_parser(outline, pages),
         pages=tuple(parsed_pages),
         elements=tuple(elements),
@@ -141,11 +141,13 @@ def _take_apart(page: RawPage, furniture: Furniture) -> _Page:
                 flowing.append(line)
         paragraphs += split_block(flowing)
     upright = [paragraph for paragraph in paragraphs if paragraph.upright]
-    regions: list[Region] = [*upright, *page.tables, *page.images]
+    frames = [image for image in page.images if image.kind == "frame"]
+    placed = [image for image in page.images if image.kind != "frame"]
+    regions: list[Region] = [*upright, *page.tables, *placed]
     ordered = sort_reading_order(regions, lambda region: region.box)
     # Text that runs up or down a margin would cut through the columns beside it.
     turned = [paragraph for paragraph in paragraphs if not paragraph.upright]
-    part.regions = [*_join_neighbours(ordered), *turned]
+    part.regions = [*frames, *_join_neighbours(ordered), *turned]
     return part
 
 
@@ -231,7 +233,12 @@ def _captions_of_objects(part: _Page) -> dict[int, int]:
             for i, region in enumerate(part.regions)
             if isinstance(region, Paragraph) and caption_kind(region.text) == kind
         ]
-        objects = [i for i, region in enumerate(part.regions) if isinstance(region, wanted)]
+        objects = [
+            i
+            for i, region in enumerate(part.regions)
+            if isinstance(region, wanted)
+            and not (isinstance(region, RawImage) and region.kind == "frame")
+        ]
         matched = match_captions(
             [part.regions[i].box for i in captions], [part.regions[i].box for i in objects]
         )

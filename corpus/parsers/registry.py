@@ -12,20 +12,15 @@ from pathlib import Path
 from typing import Final, cast
 
 from corpus.parsed import ParsedDocument, ParseOptions, Unreadable
+from corpus.parsers.image import RASTER
 
 Parse = Callable[[Path, ParseOptions], ParsedDocument]
 
-# Formats whose pages are parsed one by one, in ranges that run in parallel.
-PAGED: Final[dict[str, str]] = {"pdf": "corpus.parsers.pdf"}
+# Formats whose pages (frames) are read one by one, in ranges that run in parallel, by `pdf`.
+PAGED: Final = frozenset({"pdf", *RASTER})
 
 # format -> the module whose FORMATS holds its parser
 WHOLE: Final[dict[str, str]] = {
-    "png": "image",
-    "jpeg": "image",
-    "tiff": "image",
-    "gif": "image",
-    "bmp": "image",
-    "webp": "image",
     "svg": "image",
     "docx": "word",
     "pptx": "slides",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 import shutil
 from pathlib import Path
 
@@ -9,10 +11,11 @@ import pymupdf
 import pytest
 from corpus_samples import picture, text_pdf
 from ingest_runs import configure, rows, run_ingest
+from PIL import Image, ImageOps
 from rapidfuzz.distance import Levenshtein
 
 from corpus.parsed import ParsedDocument, ParseOptions
-from corpus.parsers import pdf
+from corpus.parsers import ocr_setup, pdf
 from corpus.parsers.text_quality import is_garbled
 
 needs_tesseract = pytest.mark.skipif(
@@ -228,3 +231,118 @@ DECLARATION = {
     "người đều được tạo hoá ban cho lý trí và lương tâm và cần phải đối xử với nhau trong tình "
     "bằng hữu.",
 }
+
+
+def _page_pictures(tmp_path: Path) -> tuple[ParsedDocument, list[Image.Image]]:
+    digital = text_pdf(
+        tmp_path / "digital.pdf",
+        [f"Frame {n} of the test report. " + "The fan turns at 2400 rpm. " * 9 for n in (1, 2, 3)],
+    )
+    with pymupdf.open(digital) as document:
+        shown = [page.get_pixmap(dpi=150, colorspace=pymupdf.csGRAY) for page in document]
+    pictures = [Image.open(io.BytesIO(pixmap.tobytes("png"))) for pixmap in shown]
+    return pdf.parse(digital, TESSERACT), pictures
+
+
+@needs_tesseract
+def test_every_frame_of_a_tiff_is_read(tmp_path: Path) -> None:
+    twin, frames = _page_pictures(tmp_path)
+    frames[1] = frames[1].rotate(180)
+    first, *others = frames
+    first.save(tmp_path / "fax.tiff", save_all=True, append_images=others, dpi=(150, 150))
+    run_ingest(tmp_path / "w", tmp_path / "fax.tiff")
+    pages = sorted(rows(tmp_path / "w", "pages"), key=lambda row: row["page"])
+    assert [page["text_source"] for page in pages] == ["ocr"] * 3
+    assert ["rotated_scan_180" in page["flags"] for page in pages] == [False, True, False]
+    for page, known in zip(pages, twin.pages, strict=True):
+        assert Levenshtein.normalized_distance(page["text"].split(), known.text.split()) < 0.05
+        assert page["width_pt"] == pytest.approx(known.width_pt, abs=1)
+    (document,) = rows(tmp_path / "w", "documents")
+    assert document["format"] == "tiff" and document["n_images"] == 3
+
+
+@needs_tesseract
+@pytest.mark.parametrize("format_name", ["png", "jpeg", "gif", "bmp", "webp"])
+def test_a_lone_picture_of_a_page_is_read(tmp_path: Path, format_name: str) -> None:
+    twin, frames = _page_pictures(tmp_path)
+    path = tmp_path / f"page.{format_name}"
+    frames[0].save(path, dpi=(150, 150))
+    read = pdf.parse(path, TESSERACT)
+    assert read.format == format_name and read.pages[0].text_source == "ocr"
+    words = twin.pages[0].text.split()
+    assert Levenshtein.normalized_distance(read.pages[0].text.split(), words) < 0.05
+    assert [element.category for element in read.elements] == ["Image", "NarrativeText"]
+    assert read.elements[0].image is not None
+
+
+@needs_tesseract
+def test_letters_on_a_transparent_ground_are_read(tmp_path: Path) -> None:
+    _, (page, *_) = _page_pictures(tmp_path)
+    ink = Image.new("RGBA", page.size, (0, 0, 0, 255))
+    ink.putalpha(ImageOps.invert(page))
+    ink.save(tmp_path / "page.png", dpi=(150, 150))
+    assert "2400 rpm" in pdf.parse(tmp_path / "page.png", TESSERACT).pages[0].text
+
+
+def test_a_damaged_frame_costs_itself(tmp_path: Path) -> None:
+    frames = [Image.effect_noise((200, 200), 90) for _ in range(3)]
+    path = tmp_path / "fax.tiff"
+    frames[0].save(path, save_all=True, append_images=frames[1:], compression="tiff_deflate")
+    with Image.open(path) as image:
+        image.seek(1)
+        (offset, *_), (length, *_) = image.tag_v2[273], image.tag_v2[279]
+    data = bytearray(path.read_bytes())
+    data[offset : offset + length] = bytes(length)
+    path.write_bytes(data)
+    read = pdf.parse(path, ParseOptions(ocr="off"))
+    assert ["lost" in page.flags for page in read.pages] == [False, True, False]
+    assert [(fault.page, fault.reason) for fault in read.faults] == [(2, "page_error")]
+
+
+SPINNING = """#!/bin/sh
+case "$1" in
+  --version) echo "tesseract 9.9" ;;
+  --list-langs) printf 'List of available languages (1):\neng\n' ;;
+  *) echo $$ > {pid}; while :; do :; done ;;
+esac
+"""
+
+
+def test_an_engine_that_hangs_costs_its_page_and_dies_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = tmp_path / "bin/tesseract"
+    command.parent.mkdir()
+    command.write_text(SPINNING.format(pid=tmp_path / "pid"))
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{command.parent}:/usr/bin:/bin")
+    digital = text_pdf(tmp_path / "digital.pdf", ["The regulator holds 3.3 V. " * 8])
+    with pymupdf.open(digital) as mixed, pymupdf.open(scan(tmp_path / "s.pdf", digital, 1)) as one:
+        mixed.insert_pdf(one)
+        mixed.save(tmp_path / "mixed.pdf")
+    ocr_setup.ask_tesseract.cache_clear()
+    try:
+        run_ingest(tmp_path / "w", tmp_path / "mixed.pdf", page_timeout_s=6, ocr_engine="tesseract")
+    finally:
+        ocr_setup.ask_tesseract.cache_clear()
+    (lost,) = rows(tmp_path / "w", "quarantine")
+    assert (lost["page"], lost["reason"]) == (2, "timeout")
+    # The engine's own seconds count: the wall would have given it six times as long.
+    assert float(re.findall(r"after (\d+) CPU", lost["detail"])[0]) >= 6
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
+def test_a_broken_engine_costs_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digital = text_pdf(tmp_path / "digital.pdf", ["The regulator holds 3.3 V. " * 8])
+    path = scan(tmp_path / "scan.pdf", digital, 1, dpi=72)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    ocr_setup.ask_tesseract.cache_clear()
+    (tmp_path / "tesseract").write_text("#!/bin/sh\nexit 3\n")
+    (tmp_path / "tesseract").chmod(0o755)
+    try:
+        read = pdf.parse(path, TESSERACT)
+    finally:
+        ocr_setup.ask_tesseract.cache_clear()
+    assert [(f.page, f.stage, f.reason) for f in read.faults] == [(1, "ocr", "ocr_error")]
+    assert {"scanned", "ocr_error", "no_text"} <= set(read.pages[0].flags)
+    assert "lost" not in read.pages[0].flags and read.pages[0].image_png
