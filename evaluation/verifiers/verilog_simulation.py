@@ -31,7 +31,7 @@ from evaluation.verifiers.verilog_stimulus import Port
 _SCOPE = re.compile(r'^S_\w+ \.scope module, "(?P<instance>[^"]*)" "(?P<module>[^"]*)"', re.M)
 _PORT = re.compile(r'^\s+\.port_info \d+ /(?P<kind>\w+) (?P<width>\d+) "(?P<name>[^"]*)"', re.M)
 _REAL = re.compile(r'\.(?:net|var)/real "(?P<name>[^"]*)"')
-_WRONG_PORT = re.compile(r"\bports?\b")
+_WRONG_PORT = re.compile(r"error:.*\bports?\b")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 _BENCH = """`timescale 1ns/1ps
@@ -73,9 +73,9 @@ def bench(cpu_s: int) -> Iterator[Bench]:
         yield Bench(Path(name), cpu_s)
 
 
-# The answer alone first, so that nothing in it can name a thing of the bench; then both.
-_DRIVE = """iverilog -g2012 {warnings} -s "$1" -t null code.sv 2>alone.log || exit 101
-iverilog -g2012 -s "$2" -o both.vvp bench.sv code.sv 2>both.log || exit 102
+# `$1` is the code's top module, empty when it need not be compiled alone; `$2` is the bench's.
+_DRIVE = """[ -z "$1" ] || iverilog -g2012 -s "$1" -t null code.sv 2>alone.log || exit 101
+iverilog -g2012 {warnings} -s "$2" -o both.vvp bench.sv code.sv 2>both.log || exit 102
 vvp -n both.vvp
 ended=$?
 times >times.log
@@ -86,8 +86,7 @@ WARNINGS = "-Wall -Winfloop -Wno-timescale"
 
 
 class Driven(NamedTuple):
-    """A simulation that ended by itself: what it printed, and what the compiler said of the code
-    alone."""
+    """A simulation that ended by itself: what it printed, and what the compiler warned of."""
 
     stdout: str
     warnings: str
@@ -175,33 +174,39 @@ class Bench:
         )
         return _verdict(finished, "runtime") or read_samples(finished.stdout, mark)
 
-    def drive(self, bench_text: str, top: str, *, output_bytes: int) -> Driven | Verdict:
+    def drive(
+        self, bench_text: str, top: str, *, alone: bool, output_bytes: int
+    ) -> Driven | Verdict:
         """Simulate a whole test bench, whose top module is `top`, with the gated code.
 
-        One sandbox for both compilations and the run. The text of `bench_text` is trusted.
+        One sandbox for all of it. The text of `bench_text` is trusted. `alone` compiles the code
+        by itself first, so that nothing in it can name a thing of the bench: needed where the
+        bench holds more than a stimulus and a print of the code's own outputs.
         """
         (self.folder / "bench.sv").write_text(bench_text, encoding="utf-8")
         (self.folder / "drive.sh").write_text(_DRIVE.format(warnings=WARNINGS))
-        limits = replace(self.limits, output_bytes=output_bytes)
         finished = sandbox.run(
-            self.folder, ["sh", "drive.sh", self.top, top], limits, tool="iverilog"
+            self.folder,
+            ["sh", "drive.sh", self.top if alone else "", top],
+            replace(self.limits, output_bytes=output_bytes),
+            tool="iverilog",
         )
         logs = {
             code: sandbox.read_start(self.folder / name, 1 << 16)
             for code, name in ((_ALONE_FAILED, "alone.log"), (_BOTH_FAILED, "both.log"))
         }
-        if finished.code in logs and not finished.limit:
-            said = logs[finished.code]
-            outcome = "compile"
-            if finished.code == _BOTH_FAILED and _WRONG_PORT.search(said):
-                outcome = "interface"
-            ended = finished._replace(
-                stderr=f"{said}{finished.stderr}", limit=sandbox.limit_in_text(said)
+        if finished.code not in logs or finished.limit:
+            return _verdict(finished, "runtime") or Driven(
+                finished.stdout, logs[_BOTH_FAILED], _cpu_seconds(self.folder / "times.log")
             )
-            return _verdict(ended, outcome) or Verdict(0.0, outcome)
-        return _verdict(finished, "runtime") or Driven(
-            finished.stdout, logs[_ALONE_FAILED], _cpu_seconds(self.folder / "times.log")
+        said = logs[finished.code]
+        outcome = "compile"
+        if finished.code == _BOTH_FAILED and _WRONG_PORT.search(said):
+            outcome = "interface"
+        ended = finished._replace(
+            stderr=f"{said}{finished.stderr}", limit=sandbox.limit_in_text(said)
         )
+        return _verdict(ended, outcome) or Verdict(0.0, outcome)
 
     def _run(self, command: list[str]) -> Verdict | None:
         return _verdict(sandbox.run(self.folder, command, self.limits), "compile")

@@ -5,8 +5,10 @@
     judgement = grader.judge(answer)      # pure: answer, problem, simulator, sandbox level
 
 The reference is simulated once, alone, as the candidate in its own test bench; its outputs are the
-golden samples. An answer goes through extraction and gate (`verifiers.verilog_code`), is compiled
-alone, then simulated in the recording bench inside the sandbox; the samples are compared here.
+golden samples. An answer goes through extraction and gate (`verifiers.verilog_code`), then is
+simulated in the recording bench inside the sandbox; the samples are compared here. In that
+simulation there is nothing to steal, and what it could reach has random names. A bench that judges
+by itself holds its verdict, so there an answer must compile alone first.
 CPU limit: 10 times what the reference needed, at least 2 s.
 
 A fault of the machine is tried again once and is then no judgement: outcome `infra:*`.
@@ -209,6 +211,7 @@ class ProblemGrader:
             driven = bench.drive(
                 self.outline.with_mark(mark, fill),
                 self.outline.top_with_mark(mark),
+                alone=self.problem.self_judging and not trusted,
                 output_bytes=output_bytes,
             )
             spare = shutil.disk_usage(bench.folder).free

@@ -3,8 +3,8 @@
 For comparison with published scores. VerilogEval v2 reads the log of compiler and simulation line
 by line and stops at some words, so that warnings, and the guard's `TIMEOUT` of three problems,
 overrule a right simulation. v1 calls anything on stderr a compile error. RTLLM looks for the word
-"pass". Source: upstream's `sv-iv-analyze` (v2), `execution.py` (v1), `auto_run.py` (RTLLM); the
-compiler's log here is that of the answer alone, with upstream's warning flags.
+"pass". Source: upstream's `sv-iv-analyze` (v2), `execution.py` (v1), `auto_run.py` (RTLLM). The
+compiler's log here comes from upstream's flags, but without the reference beside the answer.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from evaluation.benchmarks.verilog.problems import Problem
@@ -87,7 +87,7 @@ def recording_bench(problem: Problem) -> Outline:
         _instance_edit(tokens, problem.reference_top),
         _final_edit(tokens),
         _sampler_edit(tokens),
-        *_renaming(tokens),
+        *_renaming(tokens, problem.top),
     ]
     references = [f"{name.removesuffix('_dut')}_ref" for name in names]
     bare = apply_edits(text, [*edits, _match_edit(text, names, sum(widths), [])])
@@ -171,15 +171,29 @@ def _sampler_edit(tokens: Sequence[Token]) -> Edit:
     raise NoBench("no sampling process")
 
 
-def _renaming(tokens: Sequence[Token]) -> list[Edit]:
-    """Modules of the bench get names that no answer can have."""
-    names = {unit.name for unit in units_of(tokens)}
-    if not {"tb", "stimulus_gen"} <= names:
+def _renaming(tokens: Sequence[Token], top: str) -> list[Edit]:
+    """Modules and instances of the bench get names that no answer can have."""
+    modules = {unit.name for unit in units_of(tokens)}
+    if not {"tb", "stimulus_gen"} <= modules:
         raise NoBench("no modules tb and stimulus_gen")
+    return rename(tokens, modules | instances_of(tokens, {*modules, top}))
+
+
+def instances_of(tokens: Sequence[Token], modules: Container[str]) -> set[str]:
+    """Names of instances: a module's name, another name, an opening parenthesis."""
+    return {
+        name.text
+        for module, name, opening in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        if module.text in modules and name.kind == "word" and opening.text == "("
+    } - {"module"}
+
+
+def rename(tokens: Sequence[Token], names: Container[str]) -> list[Edit]:
+    """Edits that put the mark behind each of the names, except where they name a port."""
     return [
         Edit(token.start, token.end, f"{token.text}_{MARK}")
         for before, token in itertools.pairwise(tokens)
-        if token.text in names and token.kind == "word" and before.text != "."
+        if token.kind == "word" and token.text in names and before.text != "."
     ]
 
 

@@ -9,11 +9,17 @@ What these benches look at is theirs: some are weak, `errata.yaml` says which.
 
 from __future__ import annotations
 
-import itertools
 import re
 
 from evaluation.benchmarks.verilog.problems import Problem
-from evaluation.benchmarks.verilog.recording import DUMPS, MARK, NoBench, Outline
+from evaluation.benchmarks.verilog.recording import (
+    DUMPS,
+    MARK,
+    NoBench,
+    Outline,
+    instances_of,
+    rename,
+)
 from evaluation.verifiers.verdict import Verdict
 from evaluation.verifiers.verilog_code import (
     PRINTS,
@@ -52,11 +58,7 @@ def judging_bench(problem: Problem) -> Outline:
     marked = {edit.start for edit in edits}
     edits += [edit for edit in call_edits(tokens, PRINTS | DUMPS) if edit.start not in marked]
     names = [unit.name for unit in units_of(tokens)]
-    edits += [
-        Edit(token.start, token.end, f"{token.text}_{MARK}")
-        for before, token in itertools.pairwise(tokens)
-        if token.kind == "word" and token.text in names and before.text != "."
-    ]
+    edits += rename(tokens, {*names, *instances_of(tokens, {problem.top})})
     return Outline(apply_edits(text, edits), f"{names[0]}_{MARK}", ())
 
 

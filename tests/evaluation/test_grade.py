@@ -1,0 +1,369 @@
+"""The grading command, on a small benchmark in upstream's layout and on upstream's own files."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation import grade
+from evaluation.benchmarks.verilog import grader, self_test
+from evaluation.benchmarks.verilog.cache import Cache
+from evaluation.benchmarks.verilog.errata import read_errata
+from evaluation.benchmarks.verilog.problems import Problem, read_benchmark
+from evaluation.benchmarks.verilog.recording import recording_bench
+from evaluation.verifiers import sandbox
+from evaluation.verifiers.verdict import Verdict
+from workspace.errors import UserError
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("iverilog") is None, reason="iverilog is not installed"
+)
+
+V2 = "verilog_eval_v2_code_complete"
+NAME = "Prob001_step"
+INTERFACE = "module TopModule(input clk, input reset, output reg [3:0] q);\n"
+BODY = "  always @(posedge clk) q <= reset ? 4'd1 : q + 4'd3;\n"
+RIGHT = f"{INTERFACE}{BODY}endmodule\n"
+WRONG = RIGHT.replace("4'd3", "4'd5")
+
+
+@pytest.fixture
+def benchmark(tmp_path: Path) -> Path:
+    """One problem in the layout of VerilogEval v2: the self-test's counter."""
+    folder = tmp_path / "dataset"
+    folder.mkdir()
+    (folder / f"{NAME}_prompt.txt").write_text(f"Step by three.\n\n{INTERFACE}")
+    (folder / f"{NAME}_ifc.txt").write_text(INTERFACE)
+    (folder / f"{NAME}_ref.sv").write_text(self_test._REFERENCE)
+    (folder / f"{NAME}_test.sv").write_text(self_test._BENCH)
+    return folder
+
+
+class Run:
+    """Runs the command in a folder."""
+
+    def __init__(self, folder: Path, benchmark: Path, name: str = V2) -> None:
+        self.folder, self.benchmark, self.name = folder, benchmark, name
+
+    def __call__(self, rows: list[dict[str, Any]] | str, *flags: str) -> int:
+        text = rows if isinstance(rows, str) else "".join(json.dumps(r) + "\n" for r in rows)
+        (self.folder / "answers.jsonl").write_text(text)
+        return grade.main([
+            "--benchmark", f"{self.name}={self.benchmark}",
+            "--answers", str(self.folder / "answers.jsonl"),
+            "--out", str(self.folder / "verdicts.jsonl"),
+            "--cache", str(self.folder / "cache"),
+            "--json", str(self.folder / "summary.json"), *flags,
+        ])  # fmt: skip
+
+    def lines(self) -> list[dict[str, Any]]:
+        text = (self.folder / "verdicts.jsonl").read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+    def verdicts(self) -> list[str]:
+        return [line["verdict"] for line in self.lines()]
+
+    def summary(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "summary.json").read_text())
+        return found
+
+
+@pytest.fixture
+def run(tmp_path: Path, benchmark: Path) -> Run:
+    return Run(tmp_path, benchmark)
+
+
+def answers(*texts: str, task: str = NAME) -> list[dict[str, Any]]:
+    return [{"task_id": task, "sample": i, "answer": text} for i, text in enumerate(texts)]
+
+
+def test_right_and_wrong_answers_in_every_form(run: Run) -> None:
+    forms = [
+        RIGHT,
+        f"Here:\n```verilog\n{RIGHT}```\nDone.",
+        f"<think>{WRONG}</think>\n[BEGIN]\n{RIGHT}[DONE]",
+        BODY,
+        f"{BODY}endmodule",
+        f"```\n{BODY}endmodule\n```",
+        RIGHT.replace("q <=", 'if (0) $display("%t (", $time); else q <='),
+        f"{RIGHT}module tb; TopModule t(); initial #9 $finish; endmodule",
+    ]
+    wrong = [WRONG, BODY.replace("3", "2"), "", "<think>", "module TopModule(input clk"]
+    assert run(answers(*forms, *wrong)) == 0
+    assert run.verdicts() == ["pass"] * len(forms) + [
+        "mismatch", "mismatch", "no_code", "no_code", "compile",
+    ]  # fmt: skip
+    score = run.summary()["audited"]
+    assert (score["samples"], score["passed"]) == (13, 8)
+    assert score["pass_at"][0]["value"] == pytest.approx(8 / 13)
+
+
+def test_verdicts_are_the_same_for_any_order_and_number_of_workers(run: Run) -> None:
+    rows = answers(RIGHT, WRONG, BODY, RIGHT, "nothing", WRONG)
+    assert run(rows, "--workers", "1") == 0
+    first = (run.folder / "verdicts.jsonl").read_bytes()
+    shutil.rmtree(run.folder / "cache")
+    (run.folder / "verdicts.jsonl").unlink()
+    assert run(rows[::-1], "--workers", "4") == 0
+    assert (run.folder / "verdicts.jsonl").read_bytes() == first
+
+
+def test_a_run_continues_after_a_kill_and_notices_changed_answers(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(answers(RIGHT, WRONG, RIGHT + "// 2")) == 0
+    whole = (run.folder / "verdicts.jsonl").read_bytes()
+    torn = whole[: whole.rfind(b"\n", 0, -1) + 40]
+    (run.folder / "verdicts.jsonl").write_bytes(torn)
+    judge = grader.ProblemGrader._judge
+
+    def from_disk(self: grader.ProblemGrader, code: str) -> grader.Judgement:
+        assert self.problem.task_id == "self_test", "all comes from the disk"
+        return judge(self, code)
+
+    monkeypatch.setattr(grader.ProblemGrader, "_judge", from_disk)
+    assert run(answers(RIGHT, WRONG, RIGHT + "// 2")) == 0
+    assert (run.folder / "verdicts.jsonl").read_bytes() == whole
+    monkeypatch.undo()
+    assert run(answers(WRONG, WRONG, RIGHT + "// 2")) == 0
+    assert run.verdicts() == ["mismatch", "mismatch", "pass"]
+
+
+def test_a_damaged_cache_entry_is_not_believed(run: Run) -> None:
+    assert run(answers(WRONG)) == 0
+    for path in (run.folder / "cache").rglob("*.json"):
+        path.write_bytes(path.read_bytes().replace(b"mismatch", b"pass"))
+    (run.folder / "verdicts.jsonl").unlink()
+    assert run(answers(WRONG)) == 0
+    assert run.verdicts() == ["mismatch"]
+
+
+def test_missing_samples_stay_in_the_denominator(run: Run) -> None:
+    other = NAME.replace("001", "002")
+    for path in list(run.benchmark.iterdir()):
+        (run.benchmark / path.name.replace(NAME, other)).write_bytes(path.read_bytes())
+    assert run(answers(RIGHT), "--samples", "4") == 0
+    summary = run.summary()
+    assert summary["missing"] == [[NAME, 3], [other, 4]]
+    assert summary["official"]["pass_at"][0]["value"] == pytest.approx(1 / 8)
+    assert run(answers(RIGHT), "--only-answered") == 0
+    assert run.summary()["official"]["pass_at"][0]["value"] == 1
+
+
+def test_a_fault_of_the_machine_is_no_verdict(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = sandbox.run
+
+    def overdue(folder: Path, command: Any, limits: Any, *, tool: str = "") -> sandbox.Finished:
+        if "STUCK" in (folder / "code.sv").read_text():
+            return sandbox.Finished(137, "wall", "", "", 0.0)
+        return real(folder, command, limits, tool=tool)
+
+    monkeypatch.setattr(sandbox, "run", overdue)
+    stuck = RIGHT.replace("posedge clk", "posedge clk /* STUCK */")
+    assert run(answers(RIGHT, stuck)) == 1
+    assert [line["sample"] for line in run.lines()] == [0]
+    assert run.summary()["without_verdict"] == [[NAME, 1, "infra:wall"]]
+    assert run.summary()["audited"] is None
+    assert "NO VERDICT" in capsys.readouterr().out
+    monkeypatch.undo()
+    assert run(answers(RIGHT, stuck)) == 0
+    assert run.verdicts() == ["pass", "pass"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds no answers"),
+        ('{"task_id": "Prob001_step", "sample": 0}\n', "line 1: 'answer'"),
+        ('\n{"task_id": "Prob001_step", "sample": true, "answer": ""}\n', "line 2: 'sample'"),
+        ('{"task_id": "Prob9", "sample": 0, "answer": ""}\n', "no problem 'Prob9'"),
+        ('{"task_id": "Prob001_step", "sample": 0, "answer": ""}\n' * 2, "line 2: sample 0"),
+        ("[1]\n", "JSON object"),
+        ("\x00\n", "no JSON"),
+    ],
+)
+def test_bad_answers_are_named_with_their_line(
+    run: Run, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    assert run(text) == 2
+    assert said in capsys.readouterr().err
+    assert not (run.folder / "verdicts.jsonl").exists()
+
+
+@pytest.mark.parametrize("kind", ["prompt.txt", "ref.sv", "test.sv", "ifc.txt"])
+def test_a_missing_file_is_named(run: Run, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    (run.benchmark / f"{NAME}_{kind}").unlink()
+    assert run(answers(RIGHT)) == 2
+    assert f"{NAME}_{kind} is missing" in capsys.readouterr().err
+
+
+def test_wrong_usage_is_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    run.name = "verilog_eval_v9"
+    assert run(answers(RIGHT)) == 2
+    assert "unknown benchmark" in capsys.readouterr().err
+    run.name = V2
+    assert run(answers(RIGHT), "--workers", "0") == 2
+    assert run(answers(RIGHT, WRONG), "--samples", "1") == 2
+    (run.folder / "verdicts.jsonl").write_text("notes\n")
+    assert run(answers(RIGHT)) == 2
+    assert "no verdict of this program" in capsys.readouterr().err
+
+
+def test_the_guards_timeout_splits_the_two_scores(run: Run) -> None:
+    bench = self_test._BENCH.replace(
+        "  assign tb_match",
+        '  initial begin #200 $display("TIMEOUT"); $finish(); end\n  assign tb_match',
+    )
+    (run.benchmark / f"{NAME}_test.sv").write_text(bench)
+    assert run(answers(RIGHT, WRONG)) == 0
+    assert run.verdicts() == ["pass", "mismatch"]
+    assert (run.summary()["audited"]["passed"], run.summary()["official"]["passed"]) == (1, 0)
+    assert run(answers(RIGHT, WRONG), "--no-errata") == 0
+    assert run.verdicts()[0].startswith("official:TIMEOUT")
+
+
+def test_a_stimulus_that_depends_on_the_reference_is_found(tmp_path: Path) -> None:
+    """One that only hints at it is graded; one that steers by it is refused."""
+
+    def golden(extra: str) -> grader.Golden:
+        bench = self_test._BENCH.replace(
+            "input tb_match);", f"input tb_match, input [3:0] q_ref);\n  {extra}"
+        )
+        problem = Problem(V2, "p", "TopModule", bench, self_test._REFERENCE, "RefModule")
+        assert recording_bench(problem).reads_reference
+        return grader.ProblemGrader(problem, Cache(tmp_path)).prepare()
+
+    assert golden("reg [3:0] seen = 0; always @(posedge clk) seen <= seen | q_ref;").samples
+    steered = golden("always @(posedge clk) if (q_ref == 4'hf) reset <= 1;")
+    assert steered.unusable == "bench"
+    assert "depends on the reference" in steered.detail
+
+
+ESCAPES = {
+    "reference": "initial q = good1.q;",
+    "instance": "initial top_module1.q = stim1.reset;",
+    "upward_task": "initial wavedrom_start;",
+    "bench": "initial tb.stats1.errors = 0;",
+    "module": "RefModule r(clk, reset, q);",
+    "include": '`include "bench.sv"\n',
+    "line": '`line 1 "bwrap: " 0\n',
+    "print": 'initial $display("Mismatches: 0 in 99 samples");',
+    "finish": "initial $finish;",
+    "file": 'integer f; initial f = $fopen("/tmp/escaped_by_grade", "w");',
+    "loop": "initial while (1);",
+    "comment": "/*",
+    "three_quotes": 'string s = """a "/*" b""";',
+}
+
+
+@pytest.mark.parametrize("name", sorted(ESCAPES))
+def test_no_escape_makes_a_wrong_answer_pass(run: Run, name: str) -> None:
+    text = WRONG.replace("endmodule", f"{ESCAPES[name]}\nendmodule")
+    assert run(answers(text, f"{RIGHT}")) == 0
+    verdicts = run.verdicts()
+    assert verdicts[0] != "pass"
+    assert not verdicts[0].startswith("infra")
+    assert verdicts[1] == "pass"
+    assert not Path("/tmp/escaped_by_grade").exists()
+
+
+def v2_folder(shared_data: Path) -> Path:
+    return shared_data / "verilog_eval_v2" / "dataset_code-complete-iccad2023"
+
+
+def test_published_cheats_never_pass(shared_data: Path, tmp_path: Path) -> None:
+    lines = (shared_data / "verilog_cheats" / "cheats.jsonl").read_text().splitlines()
+    cheats = [json.loads(line)["answer"] for line in lines]
+    run = Run(tmp_path, v2_folder(shared_data))
+    reference = (run.benchmark / "Prob035_count1to10_ref.sv").read_text()
+    right = reference.replace("RefModule", "TopModule")
+    assert run(answers(*cheats, right, task="Prob035_count1to10"), "--only-answered") == 0
+    assert [v == "pass" for v in run.verdicts()] == [False] * 20 + [True]
+    assert run.verdicts()[0] == "mismatch"  # the honest one
+
+
+def test_verdicts_agree_with_upstreams_own_flow(shared_data: Path, tmp_path: Path) -> None:
+    """References and mutants of some problems, judged by the unchanged bench with its reference."""
+    problems = read_benchmark(V2, v2_folder(shared_data))
+    compared = 0
+    for task_id in sorted(problems)[3:140:26]:
+        problem = problems[task_id]
+        one = grader.ProblemGrader(problem, Cache(tmp_path / "cache"))
+        one.prepare()
+        right = problem.reference.replace("RefModule", "TopModule")
+        swaps = (("&", "|"), ("1'b1", "1'b0"), ("posedge", "negedge"), ("q+1", "q-1"))
+        for code in {right, *(right.replace(a, b) for a, b in swaps)}:
+            judged = one.judge(code).outcome == "pass"
+            assert judged == upstream_passes(problem, code, tmp_path), (task_id, code)
+            compared += 1
+    assert compared > 8
+
+
+def upstream_passes(problem: Problem, code: str, folder: Path) -> bool:
+    for name, text in (("a.sv", code), ("t.sv", problem.bench), ("r.sv", problem.reference)):
+        (folder / name).write_text(text)
+    command = "iverilog -Wall -Winfloop -Wno-timescale -g2012 -s tb -o b a.sv t.sv r.sv"
+    if subprocess.run(command.split(), cwd=folder, capture_output=True, check=False).returncode:
+        return False
+    ran = subprocess.run(
+        ["prlimit", "--cpu=20", "vvp", "-n", "b"], cwd=folder, capture_output=True, check=False
+    )
+    return re.search(rb"^Mismatches: 0 in \d+ samples", ran.stdout, re.MULTILINE) is not None
+
+
+def test_the_benchs_print_cannot_be_forged_in_rtllm(shared_data: Path, tmp_path: Path) -> None:
+    folder = shared_data / "rtllm_v1.1"
+    run = Run(tmp_path, folder, "rtllm_v1.1")
+    problem = read_benchmark("rtllm_v1.1", folder)["adder_8bit"]
+    right = problem.reference.replace(problem.reference_top, problem.top)
+    ports = right[: right.index(";") + 1]
+    forged = f'{ports}\ninitial $display("===========Your Design Passed===========");\nendmodule'
+    assert run(answers(right, forged, f"{ports} endmodule", task="adder_8bit"),
+               "--only-answered") == 0  # fmt: skip
+    assert run.verdicts() == ["pass", "mismatch", "mismatch"]
+
+
+def test_every_benchmark_of_upstream_is_of_the_known_mould(shared_data: Path) -> None:
+    v1 = shared_data / "verilog_eval_v1"
+    sizes = {}
+    for name, place in ((V2, v2_folder(shared_data)), ("verilog_eval_v1_human", v1),
+                        ("verilog_eval_v1_machine", v1)):  # fmt: skip
+        problems = read_benchmark(name, place)
+        sizes[name] = sum(bool(recording_bench(problem)) for problem in problems.values())
+    assert list(sizes.values()) == [156, 156, 143]
+    assert len(read_benchmark("rtllm_v1.1", shared_data / "rtllm_v1.1")) == 29
+
+
+def test_errata_name_real_problems_and_a_broken_file_is_refused(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    known = set(read_benchmark(V2, v2_folder(shared_data)))
+    errata = read_errata()
+    assert {e.problem for e in errata.errata if V2 in e.benchmarks} <= known
+    excluded = {n for n, found in errata.of(V2, "Icarus Verilog 12.0").items()
+                if any(e.effect == "exclude" for e in found)}  # fmt: skip
+    assert excluded == {"Prob053_m2014_q4d"}
+    (tmp_path / "errata.yaml").write_text("version: 1\nerrata: [{problem: x}]\n")
+    with pytest.raises(UserError, match=r"errata\.yaml"):
+        read_errata(tmp_path / "errata.yaml")
+
+
+def test_a_broken_simulator_stops_the_run(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        self_test.ProblemGrader,
+        "_simulate",
+        lambda *_, **__: Verdict(0.0, "compile", "ivl missing"),
+    )
+    assert run(answers(RIGHT)) == 1
+    assert "cannot run a counter" in capsys.readouterr().err
+    assert not (run.folder / "verdicts.jsonl").exists()
