@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import time
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from training.trainers.spec import TrainSpec
 from training.trainers.stopping import StopRequest
 from workspace.errors import UserError
 
+TRIM_EVERY_STEPS = 4
 _OWN_FIELDS = {"loss", "learning_rate", "grad_norm", "epoch", "num_tokens", "step_time"}
 
 
@@ -123,7 +125,24 @@ def make_callbacks(spec: TrainSpec, stop: StopRequest, *, epochs: float) -> Call
             progress.last = {"loss": step.loss, **step.extra}
             metrics.append(spec.attempt_dir / metrics.METRICS_NAME, step)
 
-    return Callbacks(progress, [StopAtStepBorder(), CompleteCheckpoints(), WriteMetrics()])
+    class ReturnFreeMemory(TrainerCallback):  # type: ignore[misc]
+        """Give the heap's free pages back now and then: steps of other lengths fragment it."""
+
+        def on_step_end(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        ) -> None:
+            if not spec.use_gpu and state.global_step % TRIM_EVERY_STEPS == 0:
+                trim_heap()
+
+    added = [StopAtStepBorder(), CompleteCheckpoints(), WriteMetrics(), ReturnFreeMemory()]
+    return Callbacks(progress, added)
+
+
+def trim_heap() -> None:
+    """Return free pages to the system, with a C library that can (glibc)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def wait_for_all_ranks() -> None:
