@@ -1,8 +1,9 @@
 """The child process that parses documents: `python -m corpus.worker`, started by `worker_pool`.
 
 Reads one JSON task a line from stdin, answers one JSON line on the stdout that it was started
-with; what libraries print goes to stderr. The first line holds the context. Messages are JSON, not
-pickles: a document that takes over a child must not reach the parent through them.
+with; what libraries print goes to stderr. The first line holds the setup, and a later line of kind
+`setup` another one, without an answer. Messages are JSON, not pickles: a document that takes over a
+child must not reach the parent through them.
 
 Answers: {"ready": true} once, then for each task {"page": n} after each page or {"document": n}
 after each document of a batch, and {"done": {...}}, {"unreadable": {...}} or {"error": {...}}; each
@@ -43,12 +44,24 @@ def main() -> int:
         replies.flush()
 
     sys.meta_path.insert(0, _WithoutTorch())
+    context = _make_context(setup)
+    send({"ready": True})
+    for line in sys.stdin:
+        message = json.loads(line)
+        if message["kind"] == "setup":
+            context = _make_context(message["setup"])
+        else:
+            _perform(context, message, send)
+    return 0
+
+
+def _make_context(setup: dict[str, Any]) -> Any:
     # Imported under the memory limit, and only here: the parent stays light.
     from corpus.chunks import ChunkLimits
     from corpus.parse_task import TaskContext
     from corpus.tokenizers import load_counter
 
-    context = TaskContext(
+    return TaskContext(
         units=Path(setup["units"]),
         spool=Path(setup["spool"]),
         options=ParseOptions(**setup["options"]),
@@ -58,10 +71,6 @@ def main() -> int:
         max_bytes=setup["max_bytes"],
         redact=tuple(setup["redact"]),
     )
-    send({"ready": True})
-    for line in sys.stdin:
-        _perform(context, json.loads(line), send)
-    return 0
 
 
 def _perform(context: Any, task: dict[str, Any], send: Send) -> None:

@@ -86,6 +86,7 @@ class _Child:
     parts: list[int] = field(default_factory=list)
     pages_served: int = 0
     rss_mb: int = 0
+    setup: dict[str, Any] = field(default_factory=dict)  # what it was last told
     task_cpu_start: float = 0.0
     cpu_start: float = 0.0
     wall_start: float = 0.0
@@ -112,6 +113,14 @@ class WorkerPool:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def prepare(self, workers: int, setup: dict[str, Any]) -> None:
+        """Serve a new setup with the children that live, at most `workers` of them."""
+        self.workers = workers
+        self._setup = setup
+        for number, child in enumerate(list(self._children)):
+            if number >= workers or child.process.poll() is not None:
+                self._stop(child)
 
     def close(self) -> None:
         """Kill all children."""
@@ -150,7 +159,7 @@ class WorkerPool:
             start_new_session=True,
             env={**os.environ, **_child_environment()},
         )
-        child = _Child(process, stderr)
+        child = _Child(process, stderr, setup=self._setup)
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
         self._selector.register(process.stdout, selectors.EVENT_READ, child)
@@ -163,6 +172,9 @@ class WorkerPool:
         child.parts = []
         child.task_cpu_start = child.cpu_start = _cpu_seconds(child.process.pid)
         child.wall_start = time.monotonic()
+        if child.setup is not self._setup:
+            child.setup = self._setup
+            self._write(child, {"kind": "setup", "setup": self._setup})
         self._write(child, task.message)
 
     @staticmethod
@@ -284,16 +296,24 @@ def warm_pool(workers: int, setup: dict[str, Any]) -> Iterator[WorkerPool]:
 
     It is this block's alone. An error in the block kills it, `close_warm_pools` one that waits.
     """
-    key = json.dumps([workers, setup], sort_keys=True)
-    pool = _warm.pop(key, None)
+    key = _start_conditions(setup)
+    pool = _warm.pop(key, None) or WorkerPool(workers, setup)
     close_warm_pools()
     with contextlib.ExitStack() as stack:
-        if pool is None:
-            pool = WorkerPool(workers, setup)
         stack.enter_context(pool)
+        pool.prepare(workers, setup)
         yield pool
         stack.pop_all()
     _warm[key] = pool
+
+
+def _start_conditions(setup: dict[str, Any]) -> str:
+    """What a child cannot change once it runs."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
+    }
+    conditions = [WORKER_COMMAND, setup["memory_limit_mb"], environment]
+    return json.dumps(conditions, sort_keys=True)
 
 
 def close_warm_pools() -> None:

@@ -11,6 +11,9 @@ import pytest
 from hypothesis import settings
 from slurm_on_one_host import Cluster
 
+from corpus import ingest
+from corpus.worker_pool import close_warm_pools
+
 # Machines are shared and noisy: no test here judges by wall time.
 settings.register_profile("dsm", deadline=None, print_blob=True)
 settings.load_profile("dsm")
@@ -26,6 +29,15 @@ def shared_data() -> Path:
     if not data.is_dir():
         pytest.skip(f"real documents not found at {data}; set DSM_SHARED to their folder")
     return data
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_parsers() -> Iterator[None]:
+    """Parser processes stay for the next test's run: starting one costs 4 s of CPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ingest, "close_warm_pools", lambda: None)
+        yield
+    close_warm_pools()
 
 
 @pytest.fixture(scope="session")
