@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus import table_views
-from corpus.chunks import chunk
+from corpus.chunks import ChunkLimits, chunk
 from corpus.parsed import Box, ParsedCell, ParsedDocument, ParsedTable, ParseOptions
 from corpus.parsers import pdf
 from corpus.parsers.table_joins import TablePart, is_continuation, join_parts
@@ -183,7 +183,7 @@ def test_registers_of_a_manual_that_go_on_overleaf(shared_data: Path, tmp_path: 
     row = next(row for row in rows.tables if row["pages"] == [1, 2, 3])
     assert {cell["page"] for cell in row["cells"]} == {1, 2, 3}
     assert row["page"] == 1
-    pieces = [c for c in chunk(rows, 400) if row["element_id"] in c["element_ids"]]
+    pieces = [c for c in chunk(rows, ChunkLimits(400)) if row["element_id"] in c["element_ids"]]
     assert pieces and all(piece["pages"] == [1, 2, 3] for piece in pieces)
 
 
