@@ -225,7 +225,8 @@ def test_a_try_that_succeeds_is_published(tmp_path: Path, monkeypatch: pytest.Mo
     slow, fine = tmp_path / "slow.txt", note(tmp_path / "fine.txt", "fine")
     slow.write_text("HANG in the faulty worker alone, as if the machine had been busy.\n")
     work = tmp_path / "w"
-    first = run_ingest(work, slow, fine, document_timeout_s=5)
+    # A cold parser process takes seconds to import: less would cost the other file, too.
+    first = run_ingest(work, slow, fine, document_timeout_s=12)
     monkeypatch.undo()
     second = run_ingest(work, fine)
     assert second.key != first.key and names(work) == ["fine.txt", "slow.txt"]
