@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 def test_a_cancelled_run_stops_and_is_continued(tmp_path: Path) -> None:
     folder = tmp_path / "docs"
     folder.mkdir()
-    for number in range(40):
+    for number in range(24):
         with pymupdf.open() as document:
             for page in range(4):
                 document.new_page().insert_text(
@@ -53,12 +53,12 @@ def test_a_cancelled_run_stops_and_is_continued(tmp_path: Path) -> None:
     assert read_manifest(tmp_path / "w/corpus") is None
     assert not worker_pool._warm
     kept = {path.parent.name for path in units.glob("units-*/*/unit.json")}
-    assert 0 < len(kept) < 40
+    assert 0 < len(kept) < 24
     ingest(values)
     manifest = read_manifest(tmp_path / "w/corpus")
     assert manifest is not None
-    assert manifest.counts_out["documents"] == 40
-    assert manifest.counts_out["pages"] == 160
+    assert manifest.counts_out["documents"] == 24
+    assert manifest.counts_out["pages"] == 96
 
 
 def cancel_when_at_work(units: Path) -> None:
