@@ -7,6 +7,7 @@ a mask of known bits. They are stored as zlib-compressed bytes in base64.
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import zlib
 from collections.abc import Sequence
@@ -24,6 +25,11 @@ _BITS = str.maketrans("xzXZ", "0000")
 _KNOWN = str.maketrans("01xzXZ", "110000")
 
 
+@functools.lru_cache(1 << 16)  # narrow outputs repeat a few texts over 100,000 samples
+def _parse_bits(bits: str) -> tuple[int, int]:
+    return int(bits.translate(_BITS), 2), int(bits.translate(_KNOWN), 2)
+
+
 class Sample(NamedTuple):
     """Output bits of one step: `value` is 0 wherever `known` is 0."""
 
@@ -33,7 +39,7 @@ class Sample(NamedTuple):
     @classmethod
     def parse(cls, bits: str) -> Sample:
         """From the simulator's text of 0, 1, x and z."""
-        return cls(int(bits.translate(_BITS), 2), int(bits.translate(_KNOWN), 2))
+        return cls(*_parse_bits(bits))
 
     def accepts(self, other: Sample) -> bool:
         """Whether `other` has this sample's value wherever this one is known."""

@@ -241,7 +241,7 @@ def test_a_stimulus_that_depends_on_the_reference_is_found(tmp_path: Path) -> No
         assert recording_bench(problem).reads_reference
         return grader.ProblemGrader(problem, Cache(tmp_path)).prepare()
 
-    assert golden("reg [3:0] seen = 0; always @(posedge clk) seen <= seen | q_ref;").samples
+    assert golden("reg [3:0] seen = 0; always @(posedge clk) seen <= seen | q_ref;").stdout
     steered = golden("always @(posedge clk) if (q_ref == 4'hf) reset <= 1;")
     assert steered.unusable == "bench"
     assert "depends on the reference" in steered.detail

@@ -41,8 +41,8 @@ class VerdictLine(NamedTuple):
 
 def read_answers(path: Path, known: Collection[str]) -> list[Answer]:
     """All answers, in the file's order. `UserError` names the line and what is wrong with it."""
-    if not path.is_file():
-        raise UserError(f"{path} does not exist: give a JSONL file of task_id, sample, answer")
+    if not path.exists() or path.is_dir():  # a pipe will do
+        raise UserError(f"{path} is no file: give a JSONL file of task_id, sample, answer")
     seen: dict[tuple[str, int], int] = {}
     answers: list[Answer] = []
     with path.open("rb") as stream:

@@ -17,19 +17,20 @@ A fault of the machine is tried again once and is then no judgement: outcome `in
 from __future__ import annotations
 
 import base64
+import functools
 import math
 import re
 import secrets
 import shutil
 import zlib
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from evaluation.benchmarks.verilog import official
 from evaluation.benchmarks.verilog.cache import Cache, key_of
 from evaluation.benchmarks.verilog.problems import Problem
 from evaluation.benchmarks.verilog.recording import (
+    MARK,
     NoBench,
     Outline,
     Recording,
@@ -44,7 +45,7 @@ from evaluation.verifiers.verilog_code import extract_code, tokens_of
 from evaluation.verifiers.verilog_golden import Sample, compare_samples
 from evaluation.verifiers.verilog_simulation import Driven
 
-VERSION: Final = "1"  # part of a score's identity: raise it when any judgement may change
+VERSION: Final = "2"  # part of a score's identity: raise it when any judgement may change
 MIN_CPU_S: Final = 2
 GOLDEN_CPU_S: Final = 120
 GOLDEN_OUTPUT_BYTES: Final = 64 << 20
@@ -75,12 +76,19 @@ class Judgement:
 class Golden:
     """The recorded reference. `unusable` says why there is no recording, with a reason code."""
 
-    samples: tuple[str, ...] = ()
+    stdout: str = ""  # with `MARK` for the mark of its run; empty for a bench that judges itself
     timeout: bool = False
     cpu_s: float = 0.0
     stdout_bytes: int = 0
     unusable: str = ""
     detail: str = ""
+
+    @functools.cached_property
+    def samples(self) -> list[Sample]:
+        """The recorded samples; read only for a candidate whose output is not the same text."""
+        read = read_recording(self.stdout, MARK)
+        assert isinstance(read, Recording), "read before it was kept"
+        return [Sample.parse(sample) for sample in read.samples]
 
 
 class ProblemGrader:
@@ -93,7 +101,6 @@ class ProblemGrader:
         self.identity = key_of(VERSION, tool_version(), sandbox.level(), problem.digest())
         self.outline: Outline | None = None
         self.golden = Golden(unusable="not_prepared")
-        self.wanted: list[Sample] = []
 
     def prepare(self) -> Golden:
         """Record the reference. A fault of the machine (`unusable` is infra:*) is not kept."""
@@ -103,7 +110,6 @@ class ProblemGrader:
             self.cache.put(self.identity, _pack(self.golden))
         if self.outline is None and not self.golden.unusable:
             self.outline = self._make_outline()
-        self.wanted = [Sample.parse(sample) for sample in self.golden.samples]
         return self.golden
 
     def _make_outline(self) -> Outline:
@@ -120,23 +126,24 @@ class ProblemGrader:
         golden = self._record_once(reference, "0")
         if self.outline.reads_reference and not golden.unusable:
             other = self._record_once(reference, "1")
-            if not other.unusable and other.samples != golden.samples:
+            if not other.unusable and other.stdout != golden.stdout:
                 return Golden(unusable="bench", detail="the stimulus depends on the reference")
         return golden
 
     def _record_once(self, reference: str, fill: str) -> Golden:
-        found = self._simulate(reference, GOLDEN_CPU_S, GOLDEN_OUTPUT_BYTES, fill, trusted=True)
-        if isinstance(found, Verdict):
-            reason = found.outcome if found.score is None else f"reference_{found.outcome}"
-            return Golden(unusable=reason, detail=found.detail)
-        driven, read = found
-        if isinstance(read, Verdict):
-            if self.problem.self_judging and read.passed:
-                return Golden(cpu_s=driven.cpu_s, stdout_bytes=len(driven.stdout))
-            return Golden(unusable=f"reference_{read.outcome}", detail=read.detail)
-        if not read.samples:
+        run = self._simulate(reference, GOLDEN_CPU_S, GOLDEN_OUTPUT_BYTES, fill, trusted=True)
+        if isinstance(run, Verdict):
+            reason = run.outcome if run.score is None else f"reference_{run.outcome}"
+            return Golden(unusable=reason, detail=run.detail)
+        if self.problem.self_judging:
+            said = read_verdict(run.stdout, MARK)
+            if said.passed:
+                return Golden(cpu_s=run.cpu_s, stdout_bytes=len(run.stdout))
+            return Golden(unusable=f"reference_{said.outcome}", detail=said.detail)
+        read = read_recording(run.stdout, MARK)
+        if isinstance(read, Verdict) or not read.samples:
             return Golden(unusable="reference_runtime", detail="no samples")
-        return Golden(tuple(read.samples), read.timeout, driven.cpu_s, len(driven.stdout))
+        return Golden(run.stdout, read.timeout, run.cpu_s, len(run.stdout))
 
     def extract(self, answer: str) -> str | Verdict:
         """The code of an answer: a whole module, or a body that the interface is put before."""
@@ -175,33 +182,39 @@ class ProblemGrader:
         )
         if isinstance(found, Verdict):
             return Judgement(found.outcome, found.detail, found.outcome)
-        driven, read = found
-        warned = official.refusal(self.problem.benchmark, driven.warnings, timeout=golden.timeout)
-        if isinstance(read, Verdict):
-            return Judgement(read.outcome, read.detail, warned if read.passed else read.outcome)
-        exact = self._compare(read.samples, 0)
-        verdict = (
-            exact
-            if exact.passed or not self.forgiven
-            else self._compare(read.samples, self.forgiven)
-        )
-        return Judgement(verdict.outcome, verdict.detail, warned if exact.passed else exact.outcome)
+        warned = official.refusal(self.problem.benchmark, found.warnings, timeout=golden.timeout)
+        if self.problem.self_judging:
+            exact = audited = read_verdict(found.stdout, MARK)
+        else:
+            exact = audited = self._compare(found.stdout, 0)
+            if self.forgiven and not exact.passed:
+                audited = self._compare(found.stdout, self.forgiven)
+        return Judgement(audited.outcome, audited.detail, warned if exact.passed else exact.outcome)
 
-    def _compare(self, samples: Sequence[str], forgiven: int) -> Verdict:
+    def _compare(self, stdout: str, forgiven: int) -> Verdict:
+        """Verdict on what the recording bench printed of a candidate."""
         assert self.outline is not None, "prepared"
-        free = [Sample(0, 0)] * forgiven
-        return compare_samples([*free, *self.wanted[forgiven:]], samples, self.outline.outputs)
+        if stdout == self.golden.stdout:
+            return Verdict(1.0, "pass", "all samples are the reference's")
+        read = read_recording(stdout, MARK)
+        if isinstance(read, Verdict):
+            return read
+        wanted = [*[Sample(0, 0)] * forgiven, *self.golden.samples[forgiven:]]
+        return compare_samples(wanted, read.samples, self.outline.outputs)
 
     def _simulate(
         self, code: str, cpu_s: int, output_bytes: int, fill: str, *, trusted: bool
-    ) -> tuple[Driven, Recording | Verdict] | Verdict:
-        """Run `code` in the bench under a fresh mark. A verdict when there was no whole run."""
+    ) -> Driven | Verdict:
+        """Run `code` in the bench under a fresh mark, which stands as `MARK` in what comes back.
+
+        A verdict when there was no whole run.
+        """
         assert self.outline is not None, "prepared"
-        mark = secrets.token_hex(12)
+        mark = f"m{secrets.token_hex(12)}"
         with verilog_simulation.bench(cpu_s) as bench:
+            refused = None
             if trusted:
                 bench.trust(code, self.problem.top)
-                refused = None
             else:
                 refused = bench.gate(code, self.problem.top)
             if refused is not None:
@@ -215,16 +228,14 @@ class ProblemGrader:
                 output_bytes=output_bytes,
             )
             spare = shutil.disk_usage(bench.folder).free
-        if isinstance(driven, Verdict):
-            driven = Verdict(driven.score, driven.outcome, driven.detail.replace(f"m{mark}", ""))
-            return _DISK_FULL if spare < _SPARE_DISK_BYTES else driven
-        if self.problem.self_judging:
-            return driven, read_verdict(driven.stdout, mark)
-        read = read_recording(driven.stdout, mark)
-        short = isinstance(read, Recording) and len(read.samples) < len(self.golden.samples)
-        if short and spare < _SPARE_DISK_BYTES:
+        short = isinstance(driven, Driven) and len(driven.stdout) < self.golden.stdout_bytes
+        if spare < _SPARE_DISK_BYTES and (short or isinstance(driven, Verdict)):
             return _DISK_FULL
-        return driven, read
+        if isinstance(driven, Verdict):
+            return replace(driven, detail=driven.detail.replace(mark, MARK))
+        if MARK in driven.stdout:
+            return Verdict(0.0, "runtime", "the placeholder of the mark in the output")
+        return driven._replace(stdout=driven.stdout.replace(mark, MARK))
 
 
 def _is_open(code: str) -> bool:
@@ -234,11 +245,10 @@ def _is_open(code: str) -> bool:
 
 
 def _pack(golden: Golden) -> dict[str, Any]:
-    packed = zlib.compress("\n".join(golden.samples).encode(), 6)
-    return {**asdict(golden), "samples": base64.b64encode(packed).decode()}
+    packed = zlib.compress(golden.stdout.encode(), 6)
+    return {**asdict(golden), "stdout": base64.b64encode(packed).decode()}
 
 
 def _unpack(kept: dict[str, Any]) -> Golden:
-    text = zlib.decompress(base64.b64decode(kept["samples"])).decode()
-    samples = tuple(text.split("\n")) if text else ()
-    return Golden(**{**kept, "samples": samples})
+    stdout = zlib.decompress(base64.b64decode(kept["stdout"])).decode()
+    return Golden(**{**kept, "stdout": stdout})

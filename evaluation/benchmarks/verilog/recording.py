@@ -1,8 +1,8 @@
 """VerilogEval's test bench -> a bench that records what the candidate puts out.
 
     bench = recording_bench(problem)              # or why there is none
-    text = bench.with_mark("4f1c...")             # for one run
-    recorded = read_recording(stdout, "4f1c...")
+    text = bench.with_mark("m4f1c...")             # for one run
+    recorded = read_recording(stdout, "m4f1c...")
 
 Upstream's benches are generated from one mould: `stimulus_gen`, and `tb` with the reference as
 `good1`, the candidate as `top_module1`, a `tb_match` wire and a process that samples it. Here the
@@ -57,11 +57,11 @@ class Outline(NamedTuple):
 
     def with_mark(self, mark: str, fill: str = "0") -> str:
         """The text of one run; `fill` is every bit of a reference's output that is still read."""
-        return self.text.replace(FILL, fill).replace(MARK, f"m{mark}")
+        return self.text.replace(FILL, fill).replace(MARK, mark)
 
     def top_with_mark(self, mark: str) -> str:
         """The name of its top module in that run."""
-        return self.top.replace(MARK, f"m{mark}")
+        return self.top.replace(MARK, mark)
 
 
 class Recording(NamedTuple):
@@ -227,8 +227,8 @@ def _find(tokens: Sequence[Token], text: str, start: int) -> int:
 
 
 def read_recording(stdout: str, mark: str) -> Recording | Verdict:
-    """The samples of a run whose bench had `mark`."""
-    samples = read_samples(stdout, f"m{mark}")
+    """The samples of a run, whose bench had `mark`."""
+    samples = read_samples(stdout, mark)
     if isinstance(samples, Verdict):
         return samples
-    return Recording(samples, timeout=f"t m{mark}" in stdout.splitlines())
+    return Recording(samples, timeout=f"t {mark}" in stdout.splitlines())

@@ -65,7 +65,7 @@ def judging_bench(problem: Problem) -> Outline:
 def read_verdict(stdout: str, mark: str) -> Verdict:
     """What the bench said."""
     lines = stdout.splitlines()
-    passed, failed = lines.count(f"pass m{mark}"), lines.count(f"fail m{mark}")
+    passed, failed = lines.count(f"pass {mark}"), lines.count(f"fail {mark}")
     if passed == 1 and not failed:
         return Verdict(1.0, "pass", "the bench said so")
     if failed:
