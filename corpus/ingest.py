@@ -1,7 +1,8 @@
 """Ingest: files -> the corpus tables. Stage functions over `IngestConfig`.
 
-In: files, folders or globs. Out: `WORKSPACE/corpus/` with the tables of `corpus.schema`, a report
-and a manifest. Every given file ends in `documents` or in `quarantine` with a reason.
+In: files, folders, globs, URLs, lists of them. Out: `WORKSPACE/corpus/` with the tables of
+`corpus.schema`, a report and a manifest. Every given file, and every file inside an archive or a
+mail, ends in `documents` or in `quarantine` with a reason.
 
     plan = ingest.plan(config)
     for shard in plan.shards: ingest.process(config, shard)
@@ -10,7 +11,6 @@ and a manifest. Every given file ends in `documents` or in `quarantine` with a r
 or `workspace.stage.run(config, ingest.plan, ingest.process, ingest.publish)`. A run adds to what
 the workspace holds (`sync` mirrors the sources instead). Documents that were published before with
 the same settings keep their rows without being parsed again. The caller holds the stage's lock.
-Does not read object stores.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Self
@@ -27,17 +28,28 @@ from pydantic import field_validator, model_validator
 
 from corpus import publish_corpus
 from corpus.abstractive import rewrite_summaries
+from corpus.children import ContainerLimits
+from corpus.given_files import Patterns
 from corpus.parse_documents import DocumentScheduler, TimeLimits
 from corpus.parsed import ParseOptions
 from corpus.parsers import ocr_setup as ocr
+from corpus.passwords import read_passwords, read_secrets, write_secrets
 from corpus.plan_file import IngestPlan, read_plan, write_plan
-from corpus.published import ATTEMPTS, Request, Selection, read_published, select
+from corpus.plan_sources import SourcePlanner, Wanted
+from corpus.published import (
+    ATTEMPTS,
+    Published,
+    Request,
+    Selection,
+    read_published,
+    select,
+)
 from corpus.quarantine import Tries
 from corpus.redaction import RedactionKind
-from corpus.sources import Source, SourceList, find_sources
+from corpus.sources import Given, Source, SourceList
 from corpus.timings import TimingLog, read_logs
 from corpus.tokenizers import ESTIMATE, tokenizer_file
-from corpus.units import RewrittenSummaries, Unit, find_units
+from corpus.units import RewrittenSummaries, Unit, discard_locked, find_units
 from corpus.worker_pool import close_warm_pools, warm_pool
 from workspace.config import StageConfig, hash_json, setting
 from workspace.ids import hash_file
@@ -63,11 +75,11 @@ class IngestConfig(StageConfig):
     """Settings of the ingest stage."""
 
     sources: list[str] = setting(
+        default_factory=list,
         position=0,
         positional=True,
-        min_length=1,
         affects_output=False,  # the files that they name are in the key
-        description="Files, folders or glob patterns to ingest",
+        description="Files, folders, globs, URLs (s3://, https://, ...) or @LISTs to ingest",
     )
     workspace: Path = setting(position=1, affects_output=False, description="Folder of all stages")
     include: list[str] = setting(
@@ -232,6 +244,51 @@ class IngestConfig(StageConfig):
         "they are sentences of the document",
     )
 
+    source_list: list[Path] = setting(
+        default_factory=list,
+        position=45,
+        affects_output=False,
+        description="CSV, TSV or JSON lines with a column uri or path, and title, licence, tags, "
+        "password as wanted; other columns become metadata",
+    )
+    passwords: Path | None = setting(
+        None,
+        position=41,
+        affects_output=False,
+        description="File with a password a line, tried on encrypted PDF and Office files and "
+        "archives; keep it readable by yourself alone",
+    )
+    archive_depth: int = setting(
+        3,
+        position=42,
+        ge=1,
+        le=8,
+        affects_output=False,  # what they let in is in the key
+        description="How many archives and mails deep a document may lie",
+    )
+    archive_max_members: int = setting(
+        10_000,
+        position=43,
+        ge=1,
+        le=1_000_000,
+        affects_output=False,
+        description="Most files in a given archive, at all depths together",
+    )
+    archive_max_mb: int = setting(
+        8192,
+        position=44,
+        ge=1,
+        le=1_048_576,
+        affects_output=False,
+        description="Most MB that a given archive may unpack to, at all depths together",
+    )
+
+    @model_validator(mode="after")
+    def _require_sources(self) -> Self:
+        if not self.sources and not self.source_list:
+            raise ValueError("sources: name at least one file, folder, pattern, URL or source_list")
+        return self
+
     @field_validator("pdf_backend", mode="after")
     @classmethod
     def _resolve_backend(cls, value: str) -> str:
@@ -311,6 +368,7 @@ class Survey(NamedTuple):
     reused: frozenset[str]  # documents whose published rows are taken over
     kept: Mapping[str, str]  # those of them with rows of other settings
     only_retries: bool  # nothing is new but the failures that are tried again
+    passwords: Mapping[str, str] = {}  # of documents to be parsed
 
     @property
     def fresh(self) -> list[Source]:
@@ -318,12 +376,32 @@ class Survey(NamedTuple):
 
 
 def survey(config: IngestConfig) -> Survey:
-    """List and hash the sources; writes nothing. Raises `UserError` like `plan`."""
-    found = find_sources(config.sources, config.include, config.exclude)
-    published = read_published(config.folder, rebuild=config.sync)
-    tries = Tries.read(config.folder)
-    chosen = select(found, published, tries, _request(config))
-    inputs = _inputs(chosen)
+    """List, download, unpack and hash the sources; writes only what is kept for the next time.
+
+    Raises `UserError` like `plan`.
+    """
+    folder, setup = config.folder, _worker_setup(config, _units(config))
+    published = read_published(folder, rebuild=config.sync)
+    tries = Tries.read(folder)
+    with SourcePlanner(_wanted(config), lambda: warm_pool(config.workers, setup)) as planner:
+        discovered = planner.find()
+        passwords = planner.find_passwords(discovered, published, _generation(config))
+        chosen = select(discovered.sources, published, tries, _request(config), passwords)
+        unlocked = planner.remember(discovered, passwords, chosen.reused)
+        seen = _compare(config, chosen, published, tries, unlocked)
+        planner.materialise(seen.fresh)
+    return seen._replace(passwords=passwords)
+
+
+def _compare(
+    config: IngestConfig,
+    chosen: Selection,
+    published: Published | None,
+    tries: Tries,
+    unlocked: frozenset[str],
+) -> Survey:
+    """What is chosen against what is published."""
+    inputs = _inputs(chosen, unlocked)
     fingerprint = config.fingerprint()
     same = published is not None and published.holds(fingerprint, inputs)
     survey = Survey(
@@ -355,14 +433,21 @@ def _request(config: IngestConfig) -> Request:
     )
 
 
-def _inputs(chosen: Selection) -> dict[str, str]:
+def _inputs(chosen: Selection, unlocked: frozenset[str]) -> dict[str, str]:
     sources = chosen.sources
     inputs = {
         "documents": hash_json([source.doc_id for source in sources.documents]),
         "sources": hash_json(sorted(sources.uris)),
     }
     # Only where there are any, so that the key of a plain run depends on its files alone.
-    return inputs | ({"kept": hash_json(chosen.kept)} if chosen.kept else {})
+    given = [[s.doc_id, asdict(s.given)] for s in sources.documents if s.given != Given()]
+    extra = {
+        "kept": chosen.kept,
+        "given": given,
+        "refused": [[item.uri, item.reason, item.doc_id] for item in sources.refused],
+        "unlocked": sorted(unlocked),
+    }
+    return inputs | {name: hash_json(value) for name, value in extra.items() if value}
 
 
 def _limits(config: IngestConfig) -> str:
@@ -393,10 +478,30 @@ def plan(config: IngestConfig) -> StagePlan:
     # Workers of a killed run on a cluster take a minute to end.
     with file_lock(_writers_lock(config), f"{folder}: a shard", wait_s=ORPHANS_WAIT_S):
         sweep_temporary(folder)
+    discard_locked(_units(config), seen.passwords.keys())
+    write_secrets(_secrets_path(config), seen.passwords)
     write_plan(
         _plan_path(config), IngestPlan(seen.found, seen.reused, seen.kept, seen.only_retries)
     )
     return StagePlan(STAGE, seen.key, folder, tuple(make_shards(seen.fresh)), seen.inputs)
+
+
+def _wanted(config: IngestConfig) -> Wanted:
+    limits = ContainerLimits(
+        depth=config.archive_depth,
+        members=config.archive_max_members,
+        total_bytes=config.archive_max_mb << 20,
+        member_bytes=config.max_file_mb << 20,
+    )
+    return Wanted(
+        folder=config.folder,
+        sources=config.sources,
+        lists=config.source_list,
+        patterns=Patterns(config.include, config.exclude),
+        passwords=read_passwords(config.passwords),
+        limits=limits,
+        cpu_limit_s=config.document_timeout_s,
+    )
 
 
 def make_shards(sources: list[Source]) -> list[Shard]:
@@ -454,7 +559,8 @@ def _process(config: IngestConfig, shard: Shard, advance: Callable[[int], None])
                 log.add(doc_id, cpu_s)
                 advance(_kilobytes(documents[doc_id]))
 
-            DocumentScheduler(pool, units, limits, finish).run(left)
+            passwords = read_secrets(_secrets_path(config))
+            DocumentScheduler(pool, units, limits, finish, passwords).run(left)
     if config.llm is not None:
         # Not in the parser children: they are killed when they wait, and read hostile bytes.
         rewrite_summaries(find_units(units, wanted), RewrittenSummaries(units), _llm_client(config))
@@ -540,7 +646,12 @@ def _timings(units: Path) -> Path:
 
 def _plan_path(config: IngestConfig) -> Path:
     """`process` runs in other processes and knows the config alone."""
-    identity = hash_json(
-        config.model_dump(mode="json", exclude={"workers", "workspace", "cluster"})
-    )
-    return config.folder / ".work" / f"plan-{identity}.json"
+    return config.folder / ".work" / f"plan-{_identity(config)}.json"
+
+
+def _secrets_path(config: IngestConfig) -> Path:
+    return config.folder / ".work" / f"passwords-{_identity(config)}.json"
+
+
+def _identity(config: IngestConfig) -> str:
+    return hash_json(config.model_dump(mode="json", exclude={"workers", "workspace", "cluster"}))

@@ -65,11 +65,13 @@ class DocumentScheduler:
         units: Path,
         limits: TimeLimits,
         on_document: Callable[[str, Mapping[str, float]], None],
+        passwords: Mapping[str, str] | None = None,
     ) -> None:
         self._pool = pool
         self._units = units
         self._limits = limits
         self._on_document = on_document
+        self._passwords = passwords or {}
         self._open: dict[str, _Progress] = {}
 
     def run(self, sources: Sequence[Source]) -> None:
@@ -93,7 +95,7 @@ class DocumentScheduler:
     def _submit_batch(self, sources: Sequence[Source]) -> None:
         if not sources:
             return
-        documents = [_document_message(source) for source in sources]
+        documents = [self._document_message(source) for source in sources]
         message = {"kind": "batch", "documents": documents}
         self._pool.submit(Task(message, self._limits.document_s))
 
@@ -120,9 +122,18 @@ class DocumentScheduler:
             self._submit(source, "open", self._limits.document_s)
 
     def _submit(self, source: Source, kind: str, cpu_limit_s: float, **more: Any) -> None:
-        message = {"kind": kind, **_document_message(source), **more}
+        message = {"kind": kind, **self._document_message(source), **more}
         # Work on opened documents goes first, so that few spools are on disk at once.
         self._pool.submit(Task(message, cpu_limit_s, first=kind != "open"))
+
+    def _document_message(self, source: Source) -> dict[str, Any]:
+        return {
+            "doc_id": source.doc_id,
+            "path": str(source.path),
+            "suffix": source.suffix,
+            "bytes": source.bytes,
+            "password": self._passwords.get(source.doc_id, ""),
+        }
 
     def _handle(self, progress: _Progress, outcome: Outcome) -> None:
         kind = outcome.task.message["kind"]
@@ -199,15 +210,6 @@ class DocumentScheduler:
     def _close(self, progress: _Progress) -> None:
         del self._open[progress.source.doc_id]
         self._on_document(progress.source.doc_id, progress.cpu_s)
-
-
-def _document_message(source: Source) -> dict[str, Any]:
-    return {
-        "doc_id": source.doc_id,
-        "path": str(source.path),
-        "suffix": source.suffix,
-        "bytes": source.bytes,
-    }
 
 
 def is_small(source: Source) -> bool:

@@ -5,6 +5,8 @@ open    sniff the format; a paged format answers with its page count, any other 
 pages   read a range of pages into the spool
 join    make the document from its spooled pages and write its unit
 batch   open many small documents and write one unit for all
+list    unpack one level of an archive or a mail; the listing goes to a file
+unlock  find the password that opens a document
 
 The first three raise `Unreadable` for what belongs in quarantine; anything else is a fault of ours
 or of a library, and the parent records it as `parser_error`.
@@ -13,22 +15,25 @@ or of a library, and the parent records it as `parser_error`.
 from __future__ import annotations
 
 import shutil
+import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from corpus import chunks, fingerprints, summaries
+from corpus import children, chunks, fingerprints, summaries
 from corpus.language import guess_language
 from corpus.licence import find_licence
 from corpus.parsed import Fault, ParsedDocument, ParseOptions, Unreadable
 from corpus.parsers import pdf
 from corpus.parsers.pdf_spool import PdfSpool
 from corpus.parsers.registry import PAGED, find_parser
+from corpus.passwords import ENCRYPTABLE, decrypt_office, find_password
 from corpus.redaction import redact, redact_fault
 from corpus.rows import build_rows
 from corpus.sniff import sniff
+from corpus.sources import uri_suffix
 from corpus.step_clock import CLOCK
 from corpus.units import (
     PageImage,
@@ -39,6 +44,7 @@ from corpus.units import (
     write_batch,
     write_unit,
 )
+from workspace import publish
 from workspace.shards import Row, estimate_bytes
 
 # Enough for language and licence; a licence text stands near the front or the end.
@@ -67,6 +73,7 @@ class Job:
     path: Path
     suffix: str
     bytes: int
+    password: str = field(default="", repr=False)
 
 
 def open_document(context: TaskContext, job: Job) -> dict[str, Any]:
@@ -74,7 +81,7 @@ def open_document(context: TaskContext, job: Job) -> dict[str, Any]:
     format_name = _sniff(context, job)
     if format_name in PAGED:
         spool = PdfSpool(context.spool / job.doc_id)
-        outline = pdf.read_outline(job.path, spool, context.options)
+        outline = pdf.read_outline(job.path, spool, _options(context, job))
         return {"pages": outline.n_pages, "missing": spool.missing(outline.n_pages)}
     _write(context, _parse(context, job, format_name))
     return {}
@@ -134,9 +141,16 @@ def _parse_small(context: TaskContext, job: Job) -> UnitTables | None:
 
 def _parse(context: TaskContext, job: Job, format_name: str) -> UnitTables:
     with CLOCK.measure("parse"):
-        parsed = find_parser(format_name)(job.path, context.options)
+        if format_name in ENCRYPTABLE:
+            parsed = _parse_office(job, format_name, _options(context, job))
+        else:
+            parsed = find_parser(format_name)(job.path, _options(context, job))
     images = {page.page: page.image_png for page in parsed.pages}
     return _finish(context, job, parsed, images.get)
+
+
+def _options(context: TaskContext, job: Job) -> ParseOptions:
+    return replace(context.options, password=job.password)
 
 
 def _sniff(context: TaskContext, job: Job) -> str:
@@ -149,11 +163,41 @@ def _sniff(context: TaskContext, job: Job) -> str:
         raise Unreadable("unreadable", str(error.strerror), stage="sniff") from error
 
 
+def _parse_office(job: Job, format_name: str, options: ParseOptions) -> ParsedDocument:
+    """An Office file that may be encrypted; an unencrypted one is parsed as it is."""
+    try:
+        plain = decrypt_office(job.path, job.password)
+    except Unreadable as error:
+        if "encrypted" in (format_name, error.reason):
+            raise
+        plain = None  # its own parser knows more kinds of old files
+    if plain is None:
+        return find_parser(format_name)(job.path, options)
+    with tempfile.NamedTemporaryFile(suffix=job.suffix) as decrypted:
+        decrypted.write(plain)
+        decrypted.flush()
+        path = Path(decrypted.name)
+        return find_parser(sniff(path, job.suffix))(path, options)
+
+
+def look_inside(task: dict[str, Any]) -> dict[str, Any]:
+    """{} when the listing is written; {"password": its number in the list, or None}."""
+    path, name = Path(task["path"]), task["name"]
+    if task["kind"] == "list":
+        limits = children.ContainerLimits(**task["limits"])
+        listing = children.list_children(path, name, Path(task["files"]), limits, task["passwords"])
+        publish.write_text(Path(task["record"]), listing.to_json())
+        return {}
+    found = find_password(path, sniff(path, uri_suffix(name)), task["passwords"])
+    return {"password": task["passwords"].index(found) if found else None}
+
+
 def read_pages(
     context: TaskContext, job: Job, first: int, last: int, on_page: Callable[[int], None]
 ) -> dict[str, Any]:
     spool = PdfSpool(context.spool / job.doc_id)
-    pdf.read_pages(job.path, range(first, last + 1), spool, context.options, on_page)
+    options = _options(context, job)
+    pdf.read_pages(job.path, range(first, last + 1), spool, options, on_page)
     return {}
 
 

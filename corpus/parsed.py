@@ -179,3 +179,4 @@ class ParseOptions:
     ocr_engine: str = "none"  # both | tesseract | rapidocr | none
     ocr_languages: tuple[str, ...] = ("eng",)
     ocr_dpi: int = 200
+    password: str = field(default="", repr=False)  # of this document

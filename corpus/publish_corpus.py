@@ -7,6 +7,7 @@ version and settings) are copied from the old shards. One document's batch is in
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,11 +18,11 @@ from corpus import changes, report, timings
 from corpus.account import Account
 from corpus.duplicates import duplicate_rows
 from corpus.plan_file import IngestPlan
-from corpus.published import KEPT
+from corpus.published import KEPT, UNPACK_STAGE
 from corpus.quarantine import Tries
 from corpus.redaction import redaction_counts
 from corpus.schema import DERIVED_TABLES, TABLES_BY_NAME
-from corpus.sources import Source
+from corpus.sources import MEMBER, Given, Source
 from corpus.units import RewrittenSummaries, RowGroups, Unit, UnitRows, find_units, quarantine_row
 from workspace.errors import CorruptWorkspaceError
 from workspace.manifest import (
@@ -74,7 +75,7 @@ def publish(
     merge = _Merge(folder, plan, ingested, found, RewrittenSummaries(units), similarity)
     merge.run()
     merge.account.check(sources)
-    n_hashed = sources.n_files - len(sources.unreadable)
+    n_hashed = sources.n_files - len(sources.refused)
     manifest = Manifest(
         stage=plan.stage,
         key=plan.key,
@@ -84,6 +85,7 @@ def publish(
         code_version=code_version(),
         counts_in={
             "files": sources.n_files,
+            "children": sum(MEMBER in uri for uri in sources.uris),
             "bytes": sum(source.bytes for source in sources.documents),
             "documents": len(sources.documents),
             "pages": merge.account.pages_in,
@@ -194,7 +196,7 @@ class _Merge:
 
     def _rows(self, table: str) -> Iterator[Row]:
         if table == "quarantine":
-            yield from self._unreadable_rows()
+            yield from self._refused_rows()
         old = _old_rows(self._folder, table)
         new = UnitRows(table)
         for source in self._sources.documents:
@@ -225,7 +227,13 @@ class _Merge:
 
     def _named(self, row: Row, source: Source) -> Row:
         self.redacted.update(redaction_counts(row["metadata_json"]))
-        return {**row, "uri": source.uris[0], "uris": list(source.uris), "name": source.name}
+        place = {
+            "uri": source.uris[0],
+            "uris": list(source.uris),
+            "parent_id": source.parent_id,
+            "name": source.name,
+        }
+        return {**row, **place, **_described(row, source.given)}
 
     def _counted(self, rows: Iterator[Row]) -> Iterator[Row]:
         for row in rows:
@@ -245,11 +253,31 @@ class _Merge:
             self.rejects[row["reason"]] += 1
             yield row
 
-    def _unreadable_rows(self) -> Iterator[Row]:
-        for source in self._sources.unreadable:
-            self.rejects["unreadable"] += 1
-            row = quarantine_row("", 0, "open", "unreadable", source.detail, size=0)
-            yield self.account.add("quarantine", {**row, "uri": source.uri})
+    def _refused_rows(self) -> Iterator[Row]:
+        for item in self._sources.refused:
+            self.rejects[item.reason] += 1
+            row = quarantine_row(
+                item.doc_id, 0, UNPACK_STAGE, item.reason, item.detail, size=item.bytes
+            )
+            yield self.account.add("quarantine", {**row, "uri": item.uri})
+
+
+def _described(row: Row, given: Given) -> Row:
+    """What a source list says goes before what the document says, which stays in the metadata."""
+    metadata: dict[str, str] = json.loads(row["metadata_json"])
+    stated = {
+        # Rows of an earlier run may carry what an older list said.
+        name: metadata.pop(f"document.{name}", row[name])
+        for name in ("title", "licence")
+    }
+    metadata = {name: text for name, text in metadata.items() if not name.startswith("list.")}
+    for name, said in (("title", given.title), ("licence", given.licence)):
+        if said and said != stated[name]:
+            metadata[f"document.{name}"] = stated[name]
+            stated[name] = said
+    metadata.update(given.metadata)
+    text = json.dumps(metadata, sort_keys=True, ensure_ascii=False)
+    return {**stated, "tags": list(given.tags), "metadata_json": text}
 
 
 def _old_rows(folder: Path, table: str) -> RowGroups:

@@ -6,14 +6,15 @@ with the sources of a run: a run adds to what is there, or mirrors its sources w
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from corpus.quarantine import Tries
-from corpus.sources import Source, SourceList, UnreadableSource
+from corpus.sources import Given, Refused, Source, SourceList, containers_of, in_order, is_url
 from workspace.errors import CorruptWorkspaceError, UserError
 from workspace.ids import hash_file
 from workspace.manifest import FileEntry, Manifest, find_published, read_manifest
@@ -25,13 +26,20 @@ KEPT: Final = "kept_from_other_settings"
 # may come to something else; what is done is told by the other inputs.
 ATTEMPTS: Final = "attempts"
 
+# Stage of quarantine rows about what was given up before it was parsed.
+UNPACK_STAGE: Final = "unpack"
+
 
 class Held(NamedTuple):
-    """A document of the corpus; `reasons` are those of its quarantine rows."""
+    """A document of the corpus; `reasons` are those of its quarantine rows.
+
+    `is_refused` when it was given up before it was parsed, e.g. an archive that is too large.
+    """
 
     source: Source
     generation: str
     reasons: frozenset[str]
+    is_refused: bool = False
 
 
 class Published(NamedTuple):
@@ -41,7 +49,7 @@ class Published(NamedTuple):
     intact: bool
     complete: bool
     documents: Mapping[str, Held]
-    unreadable: Mapping[str, str]  # uri -> detail
+    refused: Mapping[str, Refused]  # those whose bytes could not be had, by uri
 
     def holds(self, fingerprint: str, inputs: Mapping[str, str]) -> bool:
         """Whether it is whole and was made from these inputs with these settings."""
@@ -93,23 +101,30 @@ def _read(folder: Path, manifest: Manifest) -> Published:
     uris: dict[str, set[str]] = defaultdict(set)
     sizes: dict[str, int] = {}
     reasons: dict[str, set[str]] = defaultdict(set)
-    unreadable: dict[str, str] = {}
-    for row in _rows(folder, manifest, "documents", ["doc_id", "uris", "bytes"]):
+    refused: dict[str, Refused] = {}
+    unpacked: set[str] = set()
+    described: dict[str, tuple[str, Given]] = {}
+    columns = ["doc_id", "uris", "bytes", "parent_id", "title", "licence", "tags", "metadata_json"]
+    for row in _rows(folder, manifest, "documents", columns):
         uris[row["doc_id"]].update(row["uris"])
         sizes[row["doc_id"]] = row["bytes"]
-    columns = ["doc_id", "uri", "page", "reason", "bytes", "detail"]
+        described[row["doc_id"]] = (row["parent_id"], given_of(row))
+    columns = ["doc_id", "uri", "page", "stage", "reason", "bytes", "detail"]
     for row in _rows(folder, manifest, "quarantine", columns):
         if not row["doc_id"]:
-            unreadable[row["uri"]] = row["detail"]
+            refused[row["uri"]] = Refused(row["uri"], row["reason"], row["detail"])
             continue
+        if row["stage"] == UNPACK_STAGE:
+            unpacked.add(row["doc_id"])
         uris[row["doc_id"]].add(row["uri"])
         sizes[row["doc_id"]] = row["bytes"]
         reasons[row["doc_id"]].add(row["reason"])
     documents = {
         doc_id: Held(
-            Source(doc_id, tuple(sorted(uris[doc_id])), sizes[doc_id]),
+            _source(doc_id, uris[doc_id], sizes[doc_id], *described.get(doc_id, ("", Given()))),
             kept.get(doc_id, generation),
             frozenset(reasons[doc_id]),
+            is_refused=doc_id in unpacked,
         )
         for doc_id in sorted(uris)
     }
@@ -117,7 +132,7 @@ def _read(folder: Path, manifest: Manifest) -> Published:
     intact = complete or all(
         _is_whole(folder, entry) for entry in manifest.files if entry.path.endswith(".parquet")
     )
-    return Published(manifest, intact, complete, documents, unreadable)
+    return Published(manifest, intact, complete, documents, refused)
 
 
 def _is_whole(folder: Path, entry: FileEntry) -> bool:
@@ -125,10 +140,32 @@ def _is_whole(folder: Path, entry: FileEntry) -> bool:
     return path.is_file() and path.stat().st_size == entry.bytes
 
 
+def _source(doc_id: str, uris: set[str], size: int, parent_id: str, given: Given) -> Source:
+    return Source(doc_id, in_order(uris), size, parent_id=parent_id, given=given)
+
+
+def given_of(row: Row) -> Given:
+    """What a source list said of a published document."""
+    metadata: dict[str, str] = json.loads(row["metadata_json"])
+    return Given(
+        title=row["title"] if "document.title" in metadata else "",
+        licence=row["licence"] if "document.licence" in metadata else "",
+        tags=tuple(row["tags"]),
+        metadata=tuple(sorted(item for item in metadata.items() if item[0].startswith("list."))),
+    )
+
+
 def select(
-    found: SourceList, published: Published | None, tries: Tries, request: Request
+    found: SourceList,
+    published: Published | None,
+    tries: Tries,
+    request: Request,
+    opened: Collection[str] = (),
 ) -> Selection:
-    """What to hold and what of it to parse. Reads files of earlier runs only where it must."""
+    """What to hold and what of it to parse. Reads files of earlier runs only where it must.
+
+    `opened` are documents that a password was found for.
+    """
     if published is None:
         return Selection(found, frozenset(), {}, frozenset())
     given = {source.doc_id for source in found.documents}
@@ -145,11 +182,14 @@ def select(
             and held is not None
             and held.generation == request.generation
             and held.source.suffix == source.suffix
+            and source.doc_id not in opened
+            and not (held.is_refused and source.doc_id in given)
         )
         if right and not again:
             reused.add(source.doc_id)
         elif held is not None and source.doc_id not in given:
-            readable = _find_file(source)
+            # What is inside a refused archive is not known, so its own rows stay as they are.
+            readable = None if held.is_refused else _find_file(source)
             if readable is not None:
                 source = readable
             else:
@@ -177,25 +217,50 @@ def _with_held(found: SourceList, published: Published) -> SourceList:
     """Also what earlier runs brought in, but for places that now hold other bytes."""
     taken = found.uris
     documents = {source.doc_id: source for source in found.documents}
+    refused = {item.doc_id for item in found.refused}
     for doc_id, held in published.documents.items():
-        left = [uri for uri in held.source.uris if uri not in taken]
+        # A container that is given again says itself what it holds now.
+        left = [uri for uri in held.source.uris if taken.isdisjoint((uri, *containers_of(uri)))]
         here = documents.get(doc_id)
         if here is not None:
             # A file that was moved is known by its new name alone.
-            there = {uri for uri in left if Path(uri).exists()}
-            documents[doc_id] = replace(here, uris=tuple(sorted({*here.uris, *there})))
-        elif left:
-            documents[doc_id] = replace(held.source, uris=tuple(left))
-    unreadable = list(found.unreadable)
-    for uri, detail in published.unreadable.items():
-        # Never read, so there is nothing to keep once it is gone.
-        if uri not in taken and Path(uri).exists():
-            unreadable.append(UnreadableSource(uri, detail))
+            there = [uri for uri in left if _is_there(uri)]
+            documents[doc_id] = replace(
+                here,
+                uris=in_order([*here.uris, *there]),
+                local=str(here.path),
+                given=here.given.merged(held.source.given),
+            )
+        elif left and doc_id not in refused:
+            documents[doc_id] = replace(held.source, uris=in_order(left))
+    # Never read, so there is nothing to keep once it is gone.
+    kept = (
+        item
+        for uri, item in published.refused.items()
+        if taken.isdisjoint((uri, *containers_of(uri))) and _is_there(uri)
+    )
     return replace(
         found,
-        documents=tuple(documents[doc_id] for doc_id in sorted(documents)),
-        unreadable=tuple(sorted(unreadable, key=lambda item: item.uri)),
+        documents=_with_parents(documents),
+        refused=tuple(sorted([*found.refused, *kept], key=lambda item: (item.uri, item.reason))),
     )
+
+
+def _with_parents(documents: Mapping[str, Source]) -> tuple[Source, ...]:
+    """In order of doc_id; a document may be first of all in another place now than it was."""
+    at = {uri: source.doc_id for source in documents.values() for uri in source.uris}
+    found = []
+    for _, source in sorted(documents.items()):
+        container = next(containers_of(source.uris[0]), "")
+        parent_id = at.get(container, source.parent_id) if container else ""
+        found.append(replace(source, parent_id=parent_id))
+    return tuple(found)
+
+
+def _is_there(uri: str) -> bool:
+    """Whether the file still exists; of a URL nobody knows without asking, so it stays."""
+    outer = [*containers_of(uri)][-1:] or [uri]
+    return is_url(uri) or Path(outer[0]).exists() or Path(uri).exists()
 
 
 def _find_file(source: Source) -> Source | None:

@@ -44,14 +44,19 @@ REASONS: Final[Mapping[str, Reason]] = {
         "again",
         "give read permission, or mend the disk or mount",
     ),
-    "encrypted": Reason("a password is needed", "cure", "remove the password or give it"),
+    "encrypted": Reason(
+        "a password is needed", "cure", "give it in a file with --passwords, or remove it"
+    ),
+    "nested_too_deep": Reason("an archive inside too many others", "limit", "raise archive_depth"),
+    "link": Reason("a link or device in an archive", "keep", "none; links are not followed"),
+    "no_registers": Reason("a register list without registers", "cure", "mend the list"),
     "corrupt": Reason("the file is damaged", "cure", "replace the file, or save it anew"),
     "no_pages": Reason("the file opens and has no page", "cure", "replace the file"),
     "no_text": Reason("nothing is left to read", "cure", "nothing, or replace the file"),
     "not_text": Reason("named as text, but holds other data", "cure", "rename or replace the file"),
     "syntax": Reason("the format's rules are broken", "cure", "mend the file at the line given"),
     "unsupported": Reason("no parser takes this kind of file", "cure", "convert it, or exclude it"),
-    "too_large": Reason("larger than a limit", "limit", "raise max_file_mb, or split the file"),
+    "too_large": Reason("larger than a limit", "limit", "raise the limit that the detail names"),
     "timeout": Reason(
         "took longer than its limit and was stopped",
         "again",

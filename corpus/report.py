@@ -15,6 +15,7 @@ from corpus.contact_sheet import contact_sheet
 from corpus.published import KEPT
 from corpus.quarantine import Tries, describe
 from corpus.report_duplicates import duplicate_lines
+from corpus.sources import MEMBER
 from workspace import publish
 from workspace.manifest import Manifest
 from workspace.shards import Row, iterate_files, manifest_files
@@ -133,8 +134,10 @@ def quarantined_files(folder: Path, manifest: Manifest) -> list[Row]:
 
 def _totals(manifest: Manifest) -> Iterator[str]:
     counts = manifest.counts_in
+    children = counts.get("children", 0)
+    inside = f" ({children} of them inside others)" if children else ""
     yield (
-        f"{counts['files']} files, {counts['bytes'] / 1e6:.1f} MB: "
+        f"{counts['files']} files{inside}, {counts['bytes'] / 1e6:.1f} MB: "
         f"{counts['documents']} different documents, {counts['duplicates']} exact copies."
     )
     yield ""
@@ -163,10 +166,10 @@ def _document_lines(documents: Sequence[Row]) -> Iterator[str]:
     yield "|---|---|---:|---:|---:|---:|---:|---|"
     for row in sorted(documents, key=lambda row: row["uri"])[:MAX_LISTED]:
         counts = [row[f"n_{name}"] for name in ("pages", "elements", "tables", "images", "modules")]
-        cells = [_code(row["uri"]), row["format"], *map(str, counts), row["status"]]
+        cells = [_file(row["uri"]), row["format"], *map(str, counts), row["status"]]
         yield f"| {' | '.join(cells)} |"
         for copy in row["uris"][1:]:
-            yield f"| {_code(copy)} | {row['format']} | | | | | | copy of the line above |"
+            yield f"| {_file(copy)} | {row['format']} | | | | | | copy of the line above |"
     if len(documents) > MAX_LISTED:
         yield f"\n{len(documents) - MAX_LISTED} more are in the `documents` table."
 
@@ -184,7 +187,7 @@ def _quarantine_lines(manifest: Manifest, quarantine: Sequence[Row], tries: Trie
         page = str(row["page"]) if row["page"] else "all"
         detail = _code(row["detail"][:200])
         tried = str(tries.of(row["doc_id"]))
-        cells = [_code(row["uri"]), page, row["stage"], row["reason"], tried, detail]
+        cells = [_file(row["uri"]), page, row["stage"], row["reason"], tried, detail]
         yield f"| {' | '.join(cells)} |"
     if len(quarantine) > MAX_LISTED:
         yield f"\n{len(quarantine) - MAX_LISTED} more are in the `quarantine` table."
@@ -194,6 +197,12 @@ def _quarantine_lines(manifest: Manifest, quarantine: Sequence[Row], tries: Trie
     for reason in manifest.rejects:
         about = describe(reason)
         yield f"| {reason} | {about.meaning} | {_RETRIED[about.retry]} | {about.cure} |"
+
+
+def _file(uri: str) -> str:
+    """Sorted by uri, what is inside a document follows it; an arrow for each level."""
+    depth = uri.count(MEMBER)
+    return f"{'↳' * depth} {_code(uri)}" if depth else _code(uri)
 
 
 def _code(text: str) -> str:

@@ -5,8 +5,8 @@ In: a `ParsedDocument` (elements in reading order, before ids) and its `doc_id`.
 Ids depend on the document's bytes and the element's place and text alone.
 
 Left to others: `summaries`, `chunks`, `fingerprints` and the hashes by which pages and pictures are
-compared are filled in by `corpus.parse_task`; `uri`, `uris` and `name`
-are filled in when the corpus is published, since the same bytes may lie under several names; page
+compared are filled in by `corpus.parse_task`; `uri`, `uris`, `name`, `parent_id` and `tags` are
+filled in when the corpus is published, since the same bytes may lie under several names; page
 images are written straight from their spool, so `image` is null in `DocumentRows.pages`.
 """
 
@@ -206,6 +206,7 @@ def _document_row(rows: DocumentRows, parsed: ParsedDocument, size_bytes: int) -
         "doc_id": rows.doc_id,
         "uri": "",
         "uris": [],
+        "parent_id": "",
         "name": "",
         "format": parsed.format,
         "bytes": size_bytes,
@@ -219,6 +220,7 @@ def _document_row(rows: DocumentRows, parsed: ParsedDocument, size_bytes: int) -
         "n_modules": len(rows.modules),
         "parser": parsed.parser,
         "status": "partial" if parsed.faults else "ok",
+        "tags": [],
         "metadata_json": _json(parsed.metadata),
     }
 

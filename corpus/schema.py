@@ -44,8 +44,9 @@ def _feature(kind: pa.DataType) -> dict[str, object]:
 DOCUMENTS: Final = pa.schema(
     [
         ("doc_id", pa.string()),  # SHA-256 of the bytes
-        ("uri", pa.string()),  # first source in sorted order
-        ("uris", STRINGS),  # every source with these bytes
+        ("uri", pa.string()),  # first of uris
+        ("uris", STRINGS),  # every place with these bytes: files first, then members of others
+        ("parent_id", pa.string()),  # document that uri is a member of, "" for a file of its own
         ("name", pa.string()),
         ("format", pa.string()),  # pdf docx pptx xlsx html md txt eml verilog ...
         ("bytes", pa.int64()),
@@ -59,6 +60,7 @@ DOCUMENTS: Final = pa.schema(
         ("n_modules", pa.int32()),
         ("parser", pa.string()),  # backend and version, e.g. "pymupdf 2.0"
         ("status", pa.string()),  # ok | partial (some pages quarantined)
+        ("tags", STRINGS),  # as given in a source list
         ("metadata_json", pa.string()),  # what the format states: author, dates, ...
     ]
 )

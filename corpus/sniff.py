@@ -2,15 +2,22 @@
 
 In: a path. Out: a format name such as `pdf`, `docx`, `png`, `verilog`, `txt`, or `unknown` for
 binary data that no parser takes. Reads at most the first 64 kB and, for zip containers, the list
-of members. Does not check that the file is sound: that is the parser's task.
+of members; of what is compressed, half a kilobyte. Does not check that the file is sound.
 """
 
 from __future__ import annotations
 
+import bz2
+import codecs
+import gzip
+import lzma
 import re
 import zipfile
+import zlib
 from pathlib import Path
-from typing import Final
+from typing import IO, Final, cast
+
+from corpus.parsers import characters
 
 HEAD_BYTES: Final = 64 << 10
 
@@ -23,7 +30,18 @@ _SIGNATURES: Final[tuple[tuple[bytes, str], ...]] = (
     (b"GIF89a", "gif"),
     (b"BM", "bmp"),
     (b"{\\rtf", "rtf"),
+    (b"7z\xbc\xaf\x27\x1c", "7z"),
+    (b"\x1f\x8b", "gz"),
+    (b"BZh", "bz2"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
 )
+# A file compressed by itself, or a tar if that is inside.
+COMPRESSED: Final = frozenset({"gz", "bz2", "xz"})
+ARCHIVES: Final = frozenset({"zip", "tar", "7z", *COMPRESSED})
+# Formats with documents inside.
+CONTAINERS: Final = ARCHIVES | {"eml", "msg"}
+_ZIPS: Final = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 # Names of streams in an OLE directory, which holds them as UTF-16.
 _OLE_STREAMS: Final[tuple[tuple[str, str], ...]] = (
@@ -57,6 +75,8 @@ _TEXT_SUFFIXES: Final[dict[str, str]] = {
     ".htm": "html",
     ".html": "html",
     ".xhtml": "html",
+    ".rdl": "systemrdl",
+    ".hjson": "hjson",
 }
 _HTML: Final = re.compile(r"<!doctype\s+html|<html[\s>]|<head[\s>]|<body[\s>]", re.IGNORECASE)
 _SVG: Final = re.compile(r"<svg[\s>]", re.IGNORECASE)
@@ -64,6 +84,13 @@ _MAIL_HEADER: Final = re.compile(
     r"^(?:from|to|subject|date|received|message-id|mime-version|return-path|delivered-to): ?",
     re.IGNORECASE | re.MULTILINE,
 )
+_PDF: Final = re.compile(rb"(?:^|[\r\n])%PDF-\d")
+_IPXACT: Final = re.compile(
+    r"<(?:\w+:)?component\b[^>]*(?:spiritconsortium|accellera)", re.IGNORECASE
+)
+_SVD: Final = re.compile(r"<device\b[^>]*(?:CMSIS-SVD|schemaVersion)|<peripherals[\s>]")
+_RDL: Final = re.compile(r"^\s*(?:addrmap|regfile|reg)\s+\w+\s*(?:#\s*\(.*?\)\s*)?\{", re.MULTILINE)
+_JSON_REGISTERS: Final = re.compile(r'"registers"\s*:\s*[\[{]')
 _VERILOG: Final = re.compile(r"^\s*(?:macro)?module\s+\w+.*?^\s*endmodule\b", re.M | re.S)
 
 
@@ -83,20 +110,68 @@ def sniff(path: Path, suffix: str) -> str:
     return "unknown" if text is None else _sniff_text(text, suffix)
 
 
+def may_hold_documents(head: bytes, suffix: str) -> bool:
+    """Whether `sniff` has to look closer to say that a file is no container; cheap.
+
+    For the process that plans: `sniff` reads directories of hostile files, and is for children.
+    """
+    if head.startswith((_OLE, *_ZIPS)) or _sniff_signature(head) in ARCHIVES or _is_tar(head):
+        return True
+    if suffix in (".eml", ".msg", ".tar"):
+        return True
+    start = head[:4096].decode("latin-1").replace("\r\n", "\n")
+    return len(_MAIL_HEADER.findall(start.split("\n\n", 1)[0])) >= 3
+
+
 def _sniff_binary(path: Path, head: bytes) -> str:
-    if b"%PDF-" in head[:1024]:
+    if head.startswith(b"%PDF-") or (_PDF.search(head[:1024]) and b" obj" in head):
         return "pdf"
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return "webp"
     if head.startswith(_OLE):
         return _sniff_ole(path)
-    if head.startswith(b"PK\x03\x04"):
+    if head.startswith(_ZIPS):
         return _sniff_zip(path)
+    if head[60:68] in (b"BOOKMOBI", b"TEXtREAd"):
+        return "mobi"
+    if _is_tar(head):
+        return "tar"
+    found = _sniff_signature(head)
+    if found in COMPRESSED:
+        return _sniff_compressed(path, found)
+    return found
+
+
+def _sniff_signature(head: bytes) -> str:
     for signature, name in _SIGNATURES:
-        # Two letters prove nothing: a text may begin with BM.
-        if head.startswith(signature) and not (name == "bmp" and b"\x00" not in head[:16]):
-            return name
+        if not head.startswith(signature):
+            continue
+        # Two or three letters prove nothing: a text may begin with BM.
+        if name == "bmp" and b"\x00" not in head[:16]:
+            continue
+        if name == "bz2" and head[4:10] not in (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90"):
+            continue
+        return name
     return ""
+
+
+def _is_tar(head: bytes) -> bool:
+    return head[257:262] == b"ustar"
+
+
+def open_compressed(path: Path, kind: str) -> IO[bytes]:
+    """The content of a file of one of the kinds in `COMPRESSED`."""
+    if kind == "gz":
+        return cast(IO[bytes], gzip.open(path))
+    return cast(IO[bytes], bz2.open(path) if kind == "bz2" else lzma.open(path))
+
+
+def _sniff_compressed(path: Path, kind: str) -> str:
+    try:
+        with open_compressed(path, kind) as stream:
+            return "tar" if _is_tar(stream.read(512)) else kind
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError):
+        return kind  # unpacking will say what is wrong
 
 
 def _sniff_ole(path: Path) -> str:
@@ -116,26 +191,33 @@ def _sniff_zip(path: Path) -> str:
                 mimetype = container.read("mimetype").decode("ascii", "replace").strip()
                 if mimetype in _ODF_MIMETYPES:
                     return _ODF_MIMETYPES[mimetype]
-    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError):
+    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError, zlib.error):
         return "corrupt_zip"
+    if "META-INF/container.xml" in names and any(name.endswith(".opf") for name in names):
+        return "epub"
+    if "[Content_Types].xml" not in names:
+        return "zip"
     for folder, name in (("word/", "docx"), ("ppt/", "pptx"), ("xl/", "xlsx")):
         if any(member.startswith(folder) for member in names):
             return name
-    return "zip"
+    is_xps = any(name.lower().endswith(".fdseq") for name in names)
+    return "xps" if is_xps else "package"
 
 
 def decode_head(head: bytes) -> str | None:
     """The head as text, or None when it is binary."""
-    for bom, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
-        if head.startswith(bom):
-            return head[: len(head) // 2 * 2].decode(encoding, "replace")
-    if b"\x00" in head:
+    encoding = characters.unicode_encoding(head)
+    if encoding:
+        text = codecs.getincrementaldecoder(encoding)("replace").decode(head)
+    elif b"\x00" in head:
         return None
-    try:
-        # The cut at the end of the head may go through a character.
-        return head.decode("utf-8-sig", "strict" if len(head) < HEAD_BYTES else "ignore")
-    except UnicodeDecodeError:
-        text = head.decode("latin-1")
+    else:
+        try:
+            # Not final: the cut at the end of the head may go through a character.
+            decoder = codecs.getincrementaldecoder("utf-8-sig")()
+            return decoder.decode(head, final=len(head) < HEAD_BYTES)
+        except UnicodeDecodeError:
+            text = head.decode("latin-1")
     control = sum(1 for char in text if ord(char) < 32 and char not in "\t\n\r\f\x1b")
     return text if control <= len(text) / 100 else None
 
@@ -148,6 +230,13 @@ def _sniff_text(text: str, suffix: str) -> str:
         return "postscript"
     if start.startswith("<") and _HTML.search(text[:4096]):
         return "html"
+    if start.startswith("<"):
+        if _IPXACT.search(text):
+            return "ipxact"
+        if _SVD.search(text):
+            return "svd"
+    if start.startswith("{") and _JSON_REGISTERS.search(text):
+        return "json_registers"
     by_suffix = _TEXT_SUFFIXES.get(suffix, "")
     if by_suffix and not (by_suffix == "html" and "<" not in text):
         return by_suffix
@@ -155,4 +244,6 @@ def _sniff_text(text: str, suffix: str) -> str:
         return "eml"
     if _VERILOG.search(text):
         return "verilog"
+    if suffix in ("", ".txt") and _RDL.search(text) and "field" in text:
+        return "systemrdl"
     return "txt"

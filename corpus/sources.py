@@ -1,32 +1,55 @@
-"""Files, folders and globs -> the list of documents to ingest.
+"""What ingest reads: documents by content hash, with every place that has those bytes.
 
-Out: `SourceList`: documents by content hash with every path that has those bytes, the files that
-could not be hashed, and counts of what was passed over (hidden files, exclusions). The order of
-the sources does not matter.
+A `uri` is the place as the user knows it: a path, a URL, or a member of another document
+(`archive.zip!/folder/file.pdf`, `letter.eml!/invoice.pdf`, to any depth). `SourceList` holds all of
+them, with what is known to be unreadable already. `corpus.discover` makes it, `corpus.plan_file`
+keeps it.
 """
 
 from __future__ import annotations
 
-import glob
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from fnmatch import fnmatch
-from pathlib import Path
-from typing import Any, Self
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, Self
+from urllib.parse import unquote, urlsplit
 
-from workspace.errors import UserError
-from workspace.ids import hash_file
+MEMBER: Final = "!/"
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a list file says about a document."""
+
+    title: str = ""
+    licence: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: tuple[tuple[str, str], ...] = ()
+
+    def merged(self, other: Given) -> Given:
+        """This, completed by `other`."""
+        return Given(
+            title=self.title or other.title,
+            licence=self.licence or other.licence,
+            tags=tuple(sorted({*self.tags, *other.tags})),
+            metadata=tuple(sorted({**dict(other.metadata), **dict(self.metadata)}.items())),
+        )
+
+    def for_child(self) -> Given:
+        """A licence and tags hold for what is inside, too; a title and the rest do not."""
+        return Given(licence=self.licence, tags=self.tags)
 
 
 @dataclass(frozen=True)
 class Source:
-    """One document: the same bytes under one or more paths, sorted."""
+    """One document: the same bytes in one or more places; files of their own come first."""
 
     doc_id: str
     uris: tuple[str, ...]
     bytes: int
     local: str = ""  # the file with the bytes, where the first uri is not one
+    parent_id: str = ""  # the document that the first uri is a member of
+    given: Given = field(default_factory=Given)
 
     @property
     def path(self) -> Path:
@@ -34,150 +57,89 @@ class Source:
 
     @property
     def name(self) -> str:
-        return Path(self.uris[0]).name
+        return uri_name(self.uris[0])
 
     @property
     def suffix(self) -> str:
         """Lower case with the dot; tells kinds of plain text apart."""
-        return Path(self.uris[0]).suffix.lower()
+        return uri_suffix(self.uris[0])
 
 
 @dataclass(frozen=True)
-class UnreadableSource:
+class Refused:
+    """A file, or a member, that is known before parsing to have nothing for us."""
+
     uri: str
+    reason: str
     detail: str
+    doc_id: str = ""  # "" when the bytes could not be had
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
 class SourceList:
-    """All given files. `documents` is sorted by doc_id, `unreadable` by uri."""
+    """All given files and their children. `documents` is sorted by doc_id, `refused` by uri."""
 
     documents: tuple[Source, ...]
-    unreadable: tuple[UnreadableSource, ...] = ()
+    refused: tuple[Refused, ...] = ()
     hidden: int = 0
     excluded: int = 0
 
     @property
     def n_files(self) -> int:
-        return sum(len(source.uris) for source in self.documents) + len(self.unreadable)
+        return sum(len(source.uris) for source in self.documents) + len(self.refused)
 
     @property
     def uris(self) -> set[str]:
         found = {uri for source in self.documents for uri in source.uris}
-        return found | {source.uri for source in self.unreadable}
+        return found | {item.uri for item in self.refused}
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
-        documents = (Source(**{**item, "uris": tuple(item["uris"])}) for item in value["documents"])
-        unreadable = (UnreadableSource(**item) for item in value["unreadable"])
-        return cls(tuple(documents), tuple(unreadable), value["hidden"], value["excluded"])
+        documents = (
+            Source(**{**item, "uris": tuple(item["uris"]), "given": _given(item["given"])})
+            for item in value["documents"]
+        )
+        refused = (Refused(**item) for item in value["refused"])
+        return cls(tuple(documents), tuple(refused), value["hidden"], value["excluded"])
 
 
-@dataclass
-class _Walk:
-    include: Sequence[str]
-    exclude: Sequence[str]
-    files: set[Path] = field(default_factory=set)
-    hidden: set[Path] = field(default_factory=set)
-    excluded: set[Path] = field(default_factory=set)
-
-    def add(self, path: Path, relative: str) -> None:
-        wanted = not self.include or _matches(relative, self.include)
-        if wanted and not _matches(relative, self.exclude):
-            self.files.add(path)
-        else:
-            self.excluded.add(path)
-
-    def add_folder(self, folder: Path) -> None:
-        for root, names, files in os.walk(folder, onerror=_raise):
-            here = Path(root)
-            hidden = [name for name in names if name.startswith(".")]
-            self.hidden.update(here / name for name in hidden)
-            names[:] = sorted(set(names) - set(hidden))
-            for name in files:
-                path = here / name
-                if name.startswith("."):
-                    self.hidden.add(path)
-                else:
-                    self.add(path, path.relative_to(folder).as_posix())
+def _given(value: dict[str, Any]) -> Given:
+    metadata = tuple((name, text) for name, text in value["metadata"])
+    return Given(value["title"], value["licence"], tuple(value["tags"]), metadata)
 
 
-def _raise(error: OSError) -> None:
-    raise UserError(f"folder {error.filename} cannot be listed: {error.strerror}") from error
+def is_url(text: str) -> bool:
+    """Whether `text` names something that is not on this machine's file system."""
+    return "://" in text.split(MEMBER, 1)[0] and not text.startswith("file://")
 
 
-def find_sources(
-    sources: Sequence[str], include: Sequence[str] = (), exclude: Sequence[str] = ()
-) -> SourceList:
-    """Enumerate and hash. Raises `UserError` naming a source that is missing or has no file."""
-    if not sources:
-        raise UserError("sources: name at least one file, folder or glob")
-    walk = _Walk(include, exclude)
-    for source in sources:
-        _add_source(walk, source)
-    documents: dict[str, list[str]] = {}
-    sizes: dict[str, int] = {}
-    unreadable = []
-    for path in sorted(walk.files):
-        try:
-            doc_id = hash_file(path)
-            sizes[doc_id] = path.stat().st_size
-        except OSError as error:
-            unreadable.append(UnreadableSource(path.as_posix(), str(error.strerror)))
-            continue
-        documents.setdefault(doc_id, []).append(path.as_posix())
-    return SourceList(
-        documents=tuple(
-            Source(doc_id, tuple(uris), sizes[doc_id]) for doc_id, uris in sorted(documents.items())
-        ),
-        unreadable=tuple(unreadable),
-        hidden=len(walk.hidden),
-        excluded=len(walk.excluded - walk.files),
-    )
+def in_order(uris: Iterable[str]) -> tuple[str, ...]:
+    """Each once; files of their own before members of others."""
+    return tuple(sorted(set(uris), key=lambda uri: (MEMBER in uri, uri)))
 
 
-def _add_source(walk: _Walk, source: str) -> None:
-    before = len(walk.files) + len(walk.excluded)
-    for path in _expand(source):
-        if path.is_dir():
-            walk.add_folder(path)
-        elif path.is_file():
-            walk.add(path, path.name)
-        else:
-            raise UserError(f"source {source!r}: {path} is neither a file nor a folder")
-    if len(walk.files) + len(walk.excluded) == before and not _seen(walk, source):
-        raise UserError(f"source {source!r} holds no file; check the path and the hidden files")
+def containers_of(uri: str) -> Iterator[str]:
+    """The places that `uri` is inside of, innermost first."""
+    while MEMBER in uri:
+        uri = uri.rpartition(MEMBER)[0]
+        yield uri
 
 
-def _seen(walk: _Walk, source: str) -> bool:
-    """Whether files of this source came in with an earlier one (the same folder given twice)."""
-    known = walk.files | walk.excluded
-    return any(
-        path in known or any(path in file.parents for file in known) for path in _expand(source)
-    )
+def uri_name(uri: str) -> str:
+    """The file name in a uri: without folders, containers, and a URL's query."""
+    outer, inside, member = uri.rpartition(MEMBER)
+    if inside:
+        return PurePosixPath(member).name
+    if is_url(uri):
+        parts = urlsplit(uri)
+        return unquote(PurePosixPath(parts.path).name) or parts.netloc
+    return Path(member or outer).name
 
 
-def _expand(source: str) -> Iterator[Path]:
-    plain = source.removeprefix("file://")
-    if "://" in plain:
-        raise UserError(f"source {source!r}: only local paths are read; mount or download it first")
-    # Not resolved: a link's own name is what the user knows the document by.
-    path = Path(os.path.normpath(Path(plain).expanduser().absolute()))
-    if path.exists():
-        yield path
-    elif glob.has_magic(plain):
-        # Path.glob takes no absolute pattern.
-        matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207
-        if not matches:
-            raise UserError(f"source {source!r}: nothing matches this pattern")
-        yield from (Path(match) for match in matches)
-    else:
-        raise UserError(f"source {source!r} does not exist")
-
-
-def _matches(relative: str, patterns: Sequence[str]) -> bool:
-    name = relative.rsplit("/", 1)[-1]
-    return any(fnmatch(relative, pattern) or fnmatch(name, pattern) for pattern in patterns)
+def uri_suffix(uri: str) -> str:
+    """Lower case with the dot, "" without one."""
+    return PurePosixPath(uri_name(uri)).suffix.lower()

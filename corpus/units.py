@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -128,6 +129,16 @@ def find_units(units: Path, sources: Sequence[Source]) -> dict[str, Unit]:
             if unit.suffix == wanted[doc_id]:
                 found[doc_id] = unit
     return found
+
+
+def discard_locked(units: Path, doc_ids: Collection[str]) -> None:
+    """Drop what an interrupted run left of documents that had no password then."""
+    if not doc_ids:
+        return
+    for folder in [*units.glob(f"{_BATCH}*"), *(units / doc_id for doc_id in doc_ids)]:
+        held = _read(folder)
+        if any(unit.doc_id in doc_ids and "encrypted" in unit.rejects for unit in held):
+            shutil.rmtree(folder)
 
 
 class UnitRows:

@@ -22,10 +22,13 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from corpus.parsed import ParseOptions, Unreadable
 from corpus.step_clock import CLOCK
+
+if TYPE_CHECKING:
+    from corpus.parse_task import Job
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -102,13 +105,12 @@ def _attempt(context: Any, task: dict[str, Any], send: Send) -> dict[str, Any]:
 def _run(context: Any, task: dict[str, Any], send: Send) -> dict[str, Any]:
     from corpus import parse_task
 
+    if task["kind"] in ("list", "unlock"):
+        return parse_task.look_inside(task)
     if task["kind"] == "batch":
-        jobs = [
-            parse_task.Job(one["doc_id"], Path(one["path"]), one["suffix"], one["bytes"])
-            for one in task["documents"]
-        ]
+        jobs = [_job(one) for one in task["documents"]]
         return parse_task.parse_batch(context, jobs, lambda n: send({"document": n}))
-    job = parse_task.Job(task["doc_id"], Path(task["path"]), task["suffix"], task["bytes"])
+    job = _job(task)
     if task["kind"] == "open":
         return parse_task.open_document(context, job)
     if task["kind"] == "pages":
@@ -117,6 +119,13 @@ def _run(context: Any, task: dict[str, Any], send: Send) -> dict[str, Any]:
         )
     lost = {int(page): (reason, detail) for page, reason, detail in task["lost"]}
     return parse_task.join_document(context, job, lost)
+
+
+def _job(task: dict[str, Any]) -> Job:
+    from corpus.parse_task import Job
+
+    path = Path(task["path"])
+    return Job(task["doc_id"], path, task["suffix"], task["bytes"], task["password"])
 
 
 def _take_over_stdout() -> IO[str]:

@@ -9,11 +9,13 @@ from typing import Final
 from corpus.parsed import Unreadable
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-_BOMS: Final = {
-    b"\xef\xbb\xbf": "utf-8-sig",
-    b"\xff\xfe": "utf-16",
-    b"\xfe\xff": "utf-16",
-}
+_BOMS: Final = (
+    (b"\xef\xbb\xbf", "utf-8-sig"),
+    (b"\xff\xfe\x00\x00", "utf-32"),
+    (b"\x00\x00\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
 MAX_TEXT_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -37,9 +39,9 @@ def read_text(path: Path) -> str:
 
 def decode(data: bytes) -> str:
     """Bytes of unknown encoding as text. Raises `Unreadable("not_text")` for binary data."""
-    for bom, encoding in _BOMS.items():
-        if data.startswith(bom):
-            return data.decode(encoding, "replace")
+    encoding = unicode_encoding(data[:65536])
+    if encoding:
+        return data.decode(encoding, "replace")
     if b"\x00" in data[:65536]:
         raise Unreadable("not_text", "the file holds zero bytes")
     try:
@@ -52,3 +54,16 @@ def decode(data: bytes) -> str:
         if guess is None:
             raise Unreadable("not_text", "no text encoding fits the bytes") from None
         return data.decode(guess.encoding, "replace")
+
+
+def unicode_encoding(head: bytes) -> str:
+    """The encoding that a byte order mark states, or UTF-16 by its zero bytes; "" otherwise."""
+    for bom, encoding in _BOMS:
+        if head.startswith(bom):
+            return encoding
+    even, odd = head[0::2].count(0), head[1::2].count(0)
+    half = len(head) // 2
+    # Western text in UTF-16 without a mark: nearly every second byte is zero, the others never.
+    if half >= 8 and max(even, odd) > 0.7 * half and min(even, odd) < 0.02 * half:
+        return "utf-16-be" if even > odd else "utf-16-le"
+    return ""

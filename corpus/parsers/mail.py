@@ -2,23 +2,24 @@
 
 The subject is the title; sender, recipients, date and the list of attachments are metadata.
 Quoted lines of a plain text keep their words without the `>` and are marked `quoted` in the
-metadata. Attached texts (plain, HTML, CSV, Markdown) and pictures follow the body under their file
-names; other attachments are only listed.
+metadata. Pictures shown in the message follow its text; attachments are documents of their own,
+which `attachments` takes out, messages attached to an EML among them.
 """
 
 from __future__ import annotations
 
 import email
 import email.policy
+import mimetypes
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from corpus.parsed import Fault, ParsedDocument, ParsedElement, ParseOptions, Unreadable
-from corpus.parsers import characters, delimited, documents
+from corpus.parsers import characters, documents
 from corpus.parsers.markup import read_html
 from corpus.parsers.text import read_paragraphs
 from corpus.parsers.unstructured_setup import version
@@ -36,6 +37,7 @@ class _Message:
     headers: dict[str, str]
     html: str
     plain: str
+    more: list[tuple[str, str]] = field(default_factory=list)  # further texts, MIME type first
     attachments: list[_Attachment] = field(default_factory=list)
 
 
@@ -43,11 +45,32 @@ class _Message:
 class _Attachment:
     name: str
     kind: str  # MIME type
-    data: bytes
+    data: bytes | None  # None where the library cannot give it
+    is_shown: bool = False  # a picture in the text
 
 
 def parse_eml(path: Path, options: ParseOptions) -> ParsedDocument:
     """An RFC 5322 message. Raises `Unreadable` when it is empty or too large."""
+    return _document(_read_eml(path), options, "eml", "python email")
+
+
+def parse_msg(path: Path, options: ParseOptions) -> ParsedDocument:
+    """An Outlook message. Raises `Unreadable`."""
+    return _document(_read_msg(path), options, "msg", version("python-oxmsg"))
+
+
+def attachments(path: Path, kind: str) -> Iterator[tuple[str, bytes | None]]:
+    """Name and bytes of what is attached, without the pictures shown in the text.
+
+    The bytes are None where the library cannot give them. Raises `Unreadable`.
+    """
+    message = _read_eml(path) if kind == "eml" else _read_msg(path)
+    for part in message.attachments:
+        if not part.is_shown:
+            yield part.name, part.data
+
+
+def _read_eml(path: Path) -> _Message:
     size = path.stat().st_size
     if size == 0:
         raise Unreadable("empty", "the file has no bytes")
@@ -55,23 +78,14 @@ def parse_eml(path: Path, options: ParseOptions) -> ParsedDocument:
         raise Unreadable("too_large", f"{size} bytes, at most {_MAX_BYTES}")
     parsed = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
     assert isinstance(parsed, EmailMessage)
-    return _document(_from_eml(parsed), options, "eml", "python email")
+    return _from_eml(parsed)
 
 
-def parse_msg(path: Path, options: ParseOptions) -> ParsedDocument:
-    """An Outlook message. Raises `Unreadable`."""
+def _read_msg(path: Path) -> _Message:
     from oxmsg import Message
 
     try:
         message = Message.load(path)
-        attachments = [
-            _Attachment(
-                str(part.file_name or "attachment"),
-                str(part.mime_type or ""),
-                part.file_bytes or b"",
-            )
-            for part in message.attachments
-        ]
         sent = message.sent_date
         headers = {
             "from": str(message.sender or ""),
@@ -79,10 +93,17 @@ def parse_msg(path: Path, options: ParseOptions) -> ParsedDocument:
             "date": sent.isoformat() if sent else "",
         }
         html = characters.decode(message.html_body.encode()) if message.html_body else ""
-        found = _Message(str(message.subject or ""), headers, html, message.body or "", attachments)
+        found = _Message(str(message.subject or ""), headers, html, message.body or "")
+        for part in message.attachments:
+            kind = str(part.mime_type or "")
+            # 0x3712 is PidTagAttachContentId: what the HTML names a shown picture by.
+            content_id = part.properties.str_prop_value(0x3712)
+            is_shown = kind.startswith("image/") and f"cid:{content_id}" in html
+            name = str(part.file_name or "attachment")
+            found.attachments.append(_Attachment(name, kind, part.file_bytes, is_shown))
     except (OSError, KeyError, ValueError, AttributeError) as error:
         raise Unreadable("corrupt", f"not an Outlook message: {error}") from error
-    return _document(found, options, "msg", version("python-oxmsg"))
+    return found
 
 
 def _from_eml(message: EmailMessage) -> _Message:
@@ -91,28 +112,44 @@ def _from_eml(message: EmailMessage) -> _Message:
         value = _header(message, name)
         if value:
             headers[name] = value
-    html = plain = ""
-    attachments: list[_Attachment] = []
+    found = _Message(_header(message, "subject"), headers, "", "")
     for part in _leaves(message):
         kind = part.get_content_type()
         name = part.get_filename() or ""
-        is_attached = part.get_content_disposition() == "attachment" or bool(name)
-        if kind == "text/html" and not is_attached and not html:
-            html = _text(part)
-        elif kind == "text/plain" and not is_attached and not plain:
-            plain = _text(part)
+        is_attached = part.get_content_disposition() == "attachment"
+        if kind == "text/html" and not is_attached and not name and not found.html:
+            found.html = _text(part)
+        elif kind == "text/plain" and not is_attached and not name and not found.plain:
+            found.plain = _text(part)
+        elif kind in ("text/html", "text/plain") and not is_attached and not name:
+            found.more.append((kind, _text(part)))
         else:
-            data = part.get_payload(decode=True)
-            content = data if isinstance(data, bytes) else b""
-            attachments.append(_Attachment(name or "unnamed", kind, content))
-    return _Message(_header(message, "subject"), headers, html, plain, attachments)
+            name = name or f"attachment-{len(found.attachments) + 1}{_suffix(kind)}"
+            is_shown = kind.startswith("image/") and not is_attached
+            found.attachments.append(_Attachment(name, kind, _content(part), is_shown))
+    return found
 
 
 def _leaves(message: EmailMessage) -> Iterator[EmailMessage]:
-    """Parts with content; an attached message counts as its own parts."""
-    for part in message.walk():
-        if not part.is_multipart():
-            yield part
+    """Parts with content; an attached message is one of them."""
+    if message.get_content_maintype() == "multipart" and message.is_multipart():
+        for part in message.iter_parts():
+            yield from _leaves(cast(EmailMessage, part))
+    else:
+        yield message
+
+
+def _content(part: EmailMessage) -> bytes:
+    if part.is_multipart():  # an attached message, parsed already
+        inner = part.get_payload()
+        assert isinstance(inner, list)
+        return b"\n".join(cast(EmailMessage, item).as_bytes() for item in inner)
+    data = part.get_payload(decode=True)
+    return data if isinstance(data, bytes) else b""
+
+
+def _suffix(kind: str) -> str:
+    return ".eml" if kind == "message/rfc822" else mimetypes.guess_extension(kind) or ""
 
 
 def _header(message: EmailMessage, name: str) -> str:
@@ -140,17 +177,23 @@ def _document(message: _Message, options: ParseOptions, kind: str, parser: str) 
     body, lost = _body(message, options)
     elements += body
     faults += lost
-    for attachment in message.attachments:
-        parts, lost = _attached(attachment, options)
+    for kind_of_part, text in message.more:
+        part, lost = _further_text(kind_of_part, text, options)
+        elements += part
         faults += lost
-        if parts:
-            elements.append(ParsedElement("Title", attachment.name, level=2))
-            elements += parts
-    if not elements:
+    pictures: list[ParsedElement | Fault] = []
+    for attachment in message.attachments:
+        if attachment.is_shown and options.extract_images:
+            data = attachment.data or b""
+            pictures.append(documents.picture_element(data, options, where=attachment.name))
+    shown, lost_pictures = documents.split_faults(pictures)
+    elements += shown
+    faults += lost_pictures
+    if not elements and not message.attachments:
         raise Unreadable("no_text", "the message has no subject, text or picture", stage="parse")
     metadata = dict(message.headers)
     metadata["attachments"] = "; ".join(
-        f"{attachment.name} ({attachment.kind}, {len(attachment.data)} bytes)"
+        f"{attachment.name} ({attachment.kind}, {len(attachment.data or b'')} bytes)"
         for attachment in message.attachments
     )
     return documents.build(kind, parser, elements, title=subject, metadata=metadata, faults=faults)
@@ -167,6 +210,19 @@ def _body(
         if read is not None:
             return list(read.elements), read.faults
     return _plain(characters.clean(message.plain)), ()
+
+
+def _further_text(
+    kind: str, text: str, options: ParseOptions
+) -> tuple[list[ParsedElement], tuple[Fault, ...]]:
+    """Texts between attachments, list footers and the like."""
+    if kind == "text/plain" or not text.strip():
+        return _plain(characters.clean(text)), ()
+    try:
+        read = read_html(characters.clean(text), options, kind="eml")
+    except Unreadable:
+        return [], ()
+    return list(read.elements), read.faults
 
 
 def _plain(text: str) -> list[ParsedElement]:
@@ -186,51 +242,5 @@ def _plain(text: str) -> list[ParsedElement]:
             elements.append(replace(element, category=category, level=0, metadata=mark))
     return elements
 
-
-def _attached(
-    attachment: _Attachment, options: ParseOptions
-) -> tuple[list[ParsedElement], tuple[Fault, ...]]:
-    """Elements of an attached text or picture; nothing for other kinds."""
-    if attachment.kind.startswith("image/"):
-        if not options.extract_images:
-            return [], ()
-        part = documents.picture_element(attachment.data, options, where=attachment.name)
-        return ([], (part,)) if isinstance(part, Fault) else ([part], ())
-    reader = _READERS.get(attachment.kind)
-    if reader is None:
-        return [], ()
-    try:
-        return reader(attachment.data, options)
-    except Unreadable as error:
-        fault = Fault(1, "attachments", error.reason, f"{attachment.name}: {error.detail}")
-        return [], (fault,)
-
-
-def _read_attached_text(
-    data: bytes, _: ParseOptions
-) -> tuple[list[ParsedElement], tuple[Fault, ...]]:
-    return read_paragraphs(characters.clean(characters.decode(data))), ()
-
-
-def _read_attached_html(
-    data: bytes, options: ParseOptions
-) -> tuple[list[ParsedElement], tuple[Fault, ...]]:
-    read = read_html(characters.clean(characters.decode(data)), options, kind="html")
-    return list(read.elements), read.faults
-
-
-def _read_attached_table(
-    data: bytes, options: ParseOptions
-) -> tuple[list[ParsedElement], tuple[Fault, ...]]:
-    read = delimited.read(characters.clean(characters.decode(data)), options, kind="csv")
-    return list(read.elements), read.faults
-
-
-_READERS: Final = {
-    "text/plain": _read_attached_text,
-    "text/markdown": _read_attached_text,
-    "text/html": _read_attached_html,
-    "text/csv": _read_attached_table,
-}
 
 FORMATS: Final = {"eml": parse_eml, "msg": parse_msg}

@@ -31,6 +31,7 @@ from corpus.parsers.pdf_raw import (
     RawTable,
 )
 from corpus.parsers.table_grid import Word
+from corpus.passwords import CURE
 from corpus.step_clock import CLOCK
 
 MIN_PIXELS: Final = 16
@@ -50,10 +51,10 @@ class PdfiumDocument:
 
         self._options = options
         try:
-            self._document = pypdfium2.PdfDocument(path)
+            self._document = pypdfium2.PdfDocument(path, password=options.password or None)
         except pypdfium2.PdfiumError as error:
             if getattr(error, "err_code", None) == _PASSWORD_ERROR:
-                raise Unreadable("encrypted", "the PDF needs a password") from error
+                raise Unreadable("encrypted", f"the PDF needs a password: {CURE}") from error
             raise Unreadable("corrupt", f"PDFium cannot open it: {error}") from error
         if len(self._document) == 0:
             raise Unreadable("no_pages", "the PDF has no pages")

@@ -34,6 +34,7 @@ from corpus.parsers.pdf_raw import (
     RawTable,
 )
 from corpus.parsers.table_grid import Word
+from corpus.passwords import CURE
 from corpus.step_clock import CLOCK
 
 _MONO: Final = re.compile(r"mono|courier|consol|typewriter|cmtt|menlo|inconsol|fixed", re.I)
@@ -77,7 +78,7 @@ class PymupdfDocument:
     def __init__(self, path: Path, options: ParseOptions) -> None:
         self._options = options
         self._pymupdf = load()
-        self._document = _open(self._pymupdf, path)
+        self._document = _open(self._pymupdf, path, options.password)
         self.outline = _outline(self._pymupdf, self._document)
         self._images = images.ImageExtractor(self._pymupdf, self._document, options)
 
@@ -195,13 +196,13 @@ def render_svg(path: Path, options: ParseOptions) -> Drawn:
     )
 
 
-def _open(pymupdf: Any, path: Path) -> Any:
+def _open(pymupdf: Any, path: Path, password: str) -> Any:
     try:
         document = pymupdf.open(path, filetype="pdf")
     except Exception as error:
         raise Unreadable("corrupt", f"MuPDF cannot open it: {error}") from error
-    if document.needs_pass:
-        raise Unreadable("encrypted", "the PDF needs a password")
+    if document.needs_pass and not document.authenticate(password):
+        raise Unreadable("encrypted", f"the PDF needs a password: {CURE}")
     if document.page_count == 0:
         raise Unreadable("no_pages", "the PDF has no pages")
     return document

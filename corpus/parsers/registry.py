@@ -13,6 +13,8 @@ from typing import Final, cast
 
 from corpus.parsed import ParsedDocument, ParseOptions, Unreadable
 from corpus.parsers.image import RASTER
+from corpus.passwords import CURE
+from corpus.sniff import ARCHIVES
 
 Parse = Callable[[Path, ParseOptions], ParsedDocument]
 
@@ -25,6 +27,9 @@ WHOLE: Final[dict[str, str]] = {
     "docx": "word",
     "pptx": "slides",
     "xlsx": "spreadsheet",
+    "odt": "pandoc",
+    "ods": "legacy_office",
+    "odp": "legacy_office",
     "doc": "legacy_office",
     "ppt": "legacy_office",
     "xls": "legacy_office",
@@ -34,20 +39,26 @@ WHOLE: Final[dict[str, str]] = {
     "md": "markup",
     "rst": "pandoc",
     "adoc": "pandoc",
-    "odt": "pandoc",
     "rtf": "pandoc",
     "org": "pandoc",
     "epub": "pandoc",
     "txt": "text",
     "eml": "mail",
     "msg": "mail",
+    **dict.fromkeys(sorted(ARCHIVES), "archive"),
+    "svd": "registers",
+    "ipxact": "registers",
+    "json_registers": "registers",
+    "hjson": "registers",
+    "systemrdl": "registers",
     "verilog": "verilog",
     "systemverilog": "verilog",
 }
 
 _REFUSED: Final[dict[str, tuple[str, str]]] = {
     "empty": ("empty", "the file has no bytes"),
-    "encrypted": ("encrypted", "the Office file needs a password"),
+    "encrypted": ("encrypted", f"the Office file needs a password: {CURE}"),
+    "zstd": ("unsupported", "Zstandard is not read: decompress it first"),
     "corrupt_zip": ("corrupt", "the zip container cannot be read"),
 }
 

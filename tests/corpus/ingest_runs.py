@@ -12,7 +12,7 @@ from workspace.manifest import Manifest
 from workspace.shards import iterate_rows
 
 
-def configure(workspace: Path, *sources: Path, **settings: Any) -> ingest.IngestConfig:
+def configure(workspace: Path, *sources: Path | str, **settings: Any) -> ingest.IngestConfig:
     return ingest.IngestConfig(
         sources=[str(source) for source in sources],
         workspace=workspace,
@@ -20,7 +20,7 @@ def configure(workspace: Path, *sources: Path, **settings: Any) -> ingest.Ingest
     )
 
 
-def run_ingest(workspace: Path, *sources: Path, **settings: Any) -> Manifest:
+def run_ingest(workspace: Path, *sources: Path | str, **settings: Any) -> Manifest:
     """The whole stage; `settings` are those of `IngestConfig`."""
     config = configure(workspace, *sources, **settings)
     return stage.run(config, ingest.plan, ingest.process, ingest.publish).manifest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ from corpus_samples import picture, text_pdf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus import discover
+from corpus.given_files import GivenFiles, Patterns
 from corpus.parse_documents import RANGE_PAGES, page_ranges
 from corpus.sniff import sniff
-from corpus.sources import SourceList, find_sources
+from corpus.sources import SourceList
 from workspace.errors import UserError
 
 
@@ -23,6 +26,15 @@ def tree(tmp_path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"content of {name}")
     return tmp_path
+
+
+def find_sources(
+    sources: Sequence[str], include: Sequence[str] = (), exclude: Sequence[str] = ()
+) -> SourceList:
+    given = GivenFiles(Patterns(include, exclude))
+    for source in sources:
+        given.add(source)
+    return discover.find_sources(given).sources
 
 
 def names(found: SourceList) -> list[str]:
@@ -61,10 +73,10 @@ def test_a_link_to_a_folder_is_not_followed_in_circles(tree: Path) -> None:
 def test_a_broken_link_is_unreadable_not_lost(tree: Path) -> None:
     (tree / "gone.pdf").symlink_to(tree / "nowhere")
     found = find_sources([str(tree)])
-    assert [Path(item.uri).name for item in found.unreadable] == ["gone.pdf"]
+    assert [Path(item.uri).name for item in found.refused] == ["gone.pdf"]
 
 
-@pytest.mark.parametrize("source", ["s3://bucket/docs", "missing.pdf", "no*match.pdf"])
+@pytest.mark.parametrize("source", ["nosuch://bucket/docs", "missing.pdf", "no*match.pdf"])
 def test_a_wrong_source_is_named(source: str) -> None:
     with pytest.raises(UserError) as caught:
         find_sources([source])
