@@ -82,6 +82,10 @@ def check(path: Path) -> None:
         if part.flag_bits & 1:
             raise Unreadable("encrypted", f"{part.filename} needs a password")
     _verify(path)
+    with zipfile.ZipFile(path) as container:
+        # OpenDocument encrypts its parts one by one.
+        if b"encryption-data" in read_part(container, "META-INF/manifest.xml"):
+            raise Unreadable("encrypted", "OpenDocument with a password: save it without")
 
 
 def _verify(path: Path) -> None:

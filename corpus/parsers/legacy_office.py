@@ -1,6 +1,6 @@
-"""Office files from before 2007. XLS is read by xlrd; DOC and PPT are converted by LibreOffice.
+"""Office files from before 2007, and ODS and ODP. XLS is read by xlrd, the rest by LibreOffice.
 
-Without `soffice` on PATH, DOC and PPT are `Unreadable("needs_libreoffice")`. The conversion runs
+Without `soffice` on PATH, the latter are `Unreadable("needs_libreoffice")`. The conversion runs
 with a profile of its own in a temporary folder, and ends after a time limit.
 """
 
@@ -20,11 +20,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from corpus.parsed import Fault, ParsedDocument, ParsedElement, ParseOptions, Unreadable
-from corpus.parsers import characters, documents, slides, word
+from corpus.parsers import characters, containers, documents, slides, spreadsheet, word
 from corpus.parsers.sheet_layout import MAX_CELLS, Limits, Merge, lay_out
 from corpus.parsers.unstructured_setup import version
 
 _TIMEOUT_S: Final = 180
+_TARGETS: Final = {"doc": "docx", "ppt": "pptx", "ods": "xlsx", "odp": "pptx"}
+_PARSERS: Final = {
+    "docx": word.parse_docx,
+    "pptx": slides.parse_pptx,
+    "xlsx": spreadsheet.parse_xlsx,
+}
 # xlrd checks little: damaged records end in whatever they lead to.
 _DAMAGE: Final = (
     AssertionError,
@@ -73,19 +79,20 @@ def parse_xls(path: Path, options: ParseOptions) -> ParsedDocument:
 
 
 def parse_converted(path: Path, options: ParseOptions, *, kind: str) -> ParsedDocument:
-    """A DOC or PPT file by way of DOCX or PPTX. Raises `Unreadable`."""
-    target = {"doc": "docx", "ppt": "pptx"}[kind]
+    """A file by way of DOCX, PPTX or XLSX. Raises `Unreadable`."""
+    target = _TARGETS[kind]
+    if kind in ("ods", "odp"):
+        containers.check(path)
     program = shutil.which("soffice")
     if program is None:
         raise Unreadable(
             "needs_libreoffice",
             f"{kind} is converted by LibreOffice, and soffice is not on PATH: "
-            "apt install libreoffice-writer libreoffice-impress",
+            "apt install libreoffice-writer libreoffice-calc libreoffice-impress",
         )
     with tempfile.TemporaryDirectory(prefix="dsm-office-") as folder:
         converted = _convert(program, path, kind, target, Path(folder))
-        parse = word.parse_docx if target == "docx" else slides.parse_pptx
-        document = parse(converted, options)
+        document = _PARSERS[target](converted, options)
     return replace(document, format=kind, parser=f"LibreOffice, {document.parser}")
 
 
@@ -147,6 +154,5 @@ def _text(cell: Any, datemode: int) -> str:
 
 FORMATS: Final = {
     "xls": parse_xls,
-    "doc": partial(parse_converted, kind="doc"),
-    "ppt": partial(parse_converted, kind="ppt"),
+    **{kind: partial(parse_converted, kind=kind) for kind in _TARGETS},
 }

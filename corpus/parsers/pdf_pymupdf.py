@@ -196,6 +196,18 @@ def render_svg(path: Path, options: ParseOptions) -> Drawn:
     )
 
 
+def convert_to_pdf(path: Path, kind: str) -> bytes:
+    """An XPS or MOBI file as PDF. Raises `Unreadable` (corrupt, no_pages)."""
+    pymupdf = load()
+    try:
+        with pymupdf.open(path, filetype=kind) as document:
+            if document.page_count == 0:
+                raise Unreadable("no_pages", f"the {kind} has no pages")
+            return bytes(document.convert_to_pdf())
+    except (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase) as error:
+        raise Unreadable("corrupt", f"MuPDF cannot open it: {error}") from error
+
+
 def _open(pymupdf: Any, path: Path, password: str) -> Any:
     try:
         document = pymupdf.open(path, filetype="pdf")

@@ -46,6 +46,8 @@ WHOLE: Final[dict[str, str]] = {
     "eml": "mail",
     "msg": "mail",
     **dict.fromkeys(sorted(ARCHIVES), "archive"),
+    "xps": "converted_pdf",
+    "mobi": "converted_pdf",
     "svd": "registers",
     "ipxact": "registers",
     "json_registers": "registers",

@@ -49,10 +49,11 @@ def parse_xlsx(path: Path, options: ParseOptions) -> ParsedDocument:
     import openpyxl
 
     containers.check(path)
-    with containers.damage_as_corrupt("workbook"):
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
     sheets: list[_Sheet] = []
-    with zipfile.ZipFile(path) as container:
+    # As a stream: openpyxl refuses paths whose suffix it does not know.
+    with path.open("rb") as stream, zipfile.ZipFile(path) as container:
+        with containers.damage_as_corrupt("workbook"):
+            book = openpyxl.load_workbook(stream, read_only=True, data_only=True, keep_links=False)
         parts = _sheet_parts(container)
         for page, name in enumerate(book.sheetnames, 1):
             part = _read_part(container, parts.get(name, ""))
@@ -60,7 +61,7 @@ def parse_xlsx(path: Path, options: ParseOptions) -> ParsedDocument:
             sheets.append(_read_sheet(book[name], part, limits, page))
             sheets.append(_drawing(container, part.drawing, options, page))
         metadata = containers.core_properties(container)
-    book.close()
+        book.close()
     charts = sum(sheet.charts for sheet in sheets)
     metadata["charts"] = str(charts) if charts else ""
     title = metadata.pop("title", "")
