@@ -473,6 +473,7 @@ def plan(config: IngestConfig) -> StagePlan:
     seen = survey(config)
     folder = config.folder
     if seen.published is not None:
+        close_warm_pools()
         return StagePlan(STAGE, seen.key, folder, (), seen.inputs, seen.published)
     folder.mkdir(parents=True, exist_ok=True)
     # Workers of a killed run on a cluster take a minute to end.

@@ -66,7 +66,7 @@ class Unpacker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stack.close()
+        self._stack.__exit__(kind, error, trace)  # an error ends the children, too
 
     def list_all(self, candidates: Sequence[Candidate]) -> dict[tuple[str, str], Listing]:
         """key -> what it holds. One that kills or hangs its child is listed as unreadable."""
