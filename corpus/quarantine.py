@@ -89,6 +89,20 @@ REASONS: Final[Mapping[str, Reason]] = {
         "cure",
         "install what the detail names, then --retry-quarantined",
     ),
+    "needs_hjson": Reason(
+        "the package hjson reads this register list and is missing",
+        "cure",
+        'pip install "dsm-pipeline[registers]", then --retry-quarantined',
+    ),
+    "needs_systemrdl": Reason(
+        "the package systemrdl-compiler reads this register list and is missing",
+        "cure",
+        'pip install "dsm-pipeline[registers]", then --retry-quarantined',
+    ),
+    "too_deep": Reason("parts of it are nested too deep", "cure", "flatten the file"),
+    "too_many_registers": Reason(
+        "a register list was longer than its limit", "keep", "split the list"
+    ),
     "corrupt_image": Reason("a picture is damaged", "keep", "none; the text is in the corpus"),
     "unsupported_image": Reason(
         "a picture of a kind that is not read", "keep", "save it as PNG in the document"
