@@ -29,7 +29,7 @@ FLAGS = [
 ]  # fmt: skip
 PATIENCE_MS = 180_000
 SHOWN = ("report", "files", "counts", "progress", "slowest", "quarantine")
-RELOAD_MS = 15_000
+RELOAD_MS = 30_000
 SHOWS = "text => new RegExp(text).test(document.body.innerText)"
 
 
@@ -158,5 +158,5 @@ def _sees(page: Page, address: str, pattern: str) -> None:
             page.wait_for_function(SHOWS, arg=pattern, timeout=RELOAD_MS)
             return
         except NotShownError:
-            if time.monotonic() > deadline:
-                raise
+            shown = page.locator("body").inner_text()
+            assert time.monotonic() < deadline, f"{address} shows no {pattern!r}: {shown}"
