@@ -73,6 +73,7 @@ REASONS: Final[Mapping[str, Reason]] = {
     "page_error": Reason("the page could not be read", "cure", _OURS),
     "summarise_error": Reason("no summaries could be made", "cure", _OURS),
     "chunk_error": Reason("no chunks could be made", "cure", _OURS),
+    "join_error": Reason("tables over page breaks stay in parts", "cure", _OURS),
     "fingerprint_error": Reason("duplicates of it cannot be found", "cure", _OURS),
     "needs_libreoffice": Reason(
         "LibreOffice reads this format and is missing",

@@ -69,7 +69,7 @@ def build_document(
         outline.bookmarks,
     )
     captions = [_captions_of_objects(part) for part in parts]
-    joined = join_tables(
+    joined, faults = _join(
         [PageRegions(p.raw, p.regions, own) for p, own in zip(parts, captions, strict=True)]
     )
     elements: list[ParsedElement] = []
@@ -101,8 +101,17 @@ def build_document(
             )
             for page in pages
             if page.fault_reason
-        ),
+        )
+        + faults,
     )
+
+
+def _join(pages: Sequence[PageRegions]) -> tuple[JoinedTables, tuple[Fault, ...]]:
+    """Tables over page breaks; a failure leaves them in parts, and must not cost the document."""
+    try:
+        return join_tables(pages), ()
+    except (ArithmeticError, LookupError, ValueError) as error:
+        return {}, (Fault(0, "tables", "join_error", f"{type(error).__name__}: {error}"),)
 
 
 def _without_tables(page: RawPage) -> RawPage:

@@ -109,9 +109,11 @@ def _continued(
 
 
 def _places(before: JoinedTable, own: JoinedTable, page: int, said: bool) -> Places | None:
-    last_rows = [cell for cell in before.cells if cell.page == page] or before.cells
-    places = match_columns(last_rows, own.cells)
     n_cols = table_views.shape(before.cells).n_cols
+    last_rows = [cell for cell in before.cells if cell.page == page]
+    if table_views.shape(last_rows).n_cols != n_cols:  # its last columns were empty on that page
+        last_rows = list(before.cells)
+    places = match_columns(last_rows, own.cells)
     if places is not None or n_cols != table_views.shape(own.cells).n_cols:
         return places
     # Columns without rules are as wide as their text, which differs from page to page.

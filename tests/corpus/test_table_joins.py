@@ -107,6 +107,25 @@ def test_every_part_is_in_one_table_with_all_its_text(
     assert found == [text for rows in tables for row in rows for text in row]
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=3), min_size=2, max_size=5))
+def test_columns_that_are_empty_on_some_page_cost_no_text(widths: list[list[int]]) -> None:
+    """`widths`: how many leading columns each row of each page fills."""
+    parts = [
+        part(
+            page,
+            [[f"{page}.{row}.{col}" for col in range(n)] for row, n in enumerate(rows)],
+            header=False,
+            caption="Table 1: A" if page == 1 else "Table 1: A (continued)",
+        )
+        for page, rows in enumerate(widths, 1)
+    ]
+    joined = join_parts(parts)
+    assert [n for table in joined for n in table.parts] == list(range(len(parts)))
+    kept = sorted(cell.text for table in joined for cell in table.cells if cell.text)
+    assert kept == sorted(cell.text for one in parts for cell in one.cells)
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
