@@ -217,7 +217,7 @@ def measure_joins(report: Report, manuals: Sequence[str]) -> None:
     n_breaks = sum(len(label.breaks()) for label in ones)
     report.add(
         "tables over pages found whole", len(whole) / len(ones), target=">= 0.8",
-        peer="docling issue 2976: 0 of 12", peer_value=0.0, published=True,
+        peer="docling #2976: 0 of 12", peer_value=0.0, published=True,
     )  # fmt: skip
     report.add("page breaks joined", right / n_breaks)
     report.add("precision of joins at labelled breaks", right / max(1, right + wrong))
