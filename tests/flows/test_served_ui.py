@@ -37,13 +37,12 @@ SHOWS = "text => new RegExp(text).test(document.body.innerText)"
 def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the UI of a running `python -m flows.serve`."""
     home = tmp_path_factory.mktemp("serve")
+    # A user's shell has none of the settings that the other tests' API put into this process.
     environment = {
-        **os.environ,
-        "PREFECT_HOME": str(home / "prefect"),
-        "XDG_STATE_HOME": str(home / "state"),
-        "PREFECT_LOGGING_LEVEL": "INFO",
+        name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")
     }
-    environment.pop("PREFECT_API_URL", None)
+    environment["PREFECT_HOME"] = str(home / "prefect")
+    environment["XDG_STATE_HOME"] = str(home / "state")
     server = subprocess.Popen(
         [sys.executable, "-m", "flows.serve"], stdout=subprocess.PIPE, text=True, env=environment
     )
