@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from corpus.ingest import IngestConfig, Survey, make_shards, unfinished
+from corpus.ingest import make_shards
+from corpus.ingest_config import IngestConfig
 from corpus.page_counts import count_pages
 from corpus.sources import Source
+from corpus.survey import Survey, unfinished
 from corpus.timings import TOTAL
 from workspace.manifest import Manifest, read_manifest
 from workspace.shards import iterate_rows
@@ -145,7 +147,7 @@ class Pages(NamedTuple):
 
 
 def make_forecast(config: IngestConfig, seen: Survey, *, cores: int) -> Forecast:
-    """What a run on `cores` would do with what `corpus.ingest.survey` saw."""
+    """What a run on `cores` would do with what `corpus.survey.survey` saw."""
     todo = unfinished(config, seen.fresh)
     documents = seen.found.documents
     pages = _pages(todo)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corpus.forecast import MAX_COUNTED, Forecast, make_forecast
-from corpus.ingest import IngestConfig, survey
+from corpus.ingest_config import IngestConfig
+from corpus.survey import survey
 from tasks.cluster import load_cluster
 from workspace.progress import clock
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
 
 from corpus import ingest
-from corpus.ingest import IngestConfig
+from corpus.ingest_config import IngestConfig
 from evaluation import score
 from evaluation.score import ScoreConfig
 from flows._published import published_run, published_stage

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from corpus import ingest as stage
-from corpus.ingest import IngestConfig
+from corpus.ingest_config import IngestConfig
 from flows._cli import main, stage_door
 from flows._forecast import CLUSTERS, preview_ingest
 from tasks.cluster import load_cluster

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corpus import ingest, report
+from corpus.ingest_config import IngestConfig
 from tasks import artifacts
 from tasks._markdown import code_cells
 from tasks.stage import stage_tasks
@@ -10,7 +11,7 @@ from workspace.progress import Advance
 from workspace.stage import Shard, ShardReport, StageResult
 
 
-def process(config: ingest.IngestConfig, shard: Shard, advance: Advance) -> ShardReport:
+def process(config: IngestConfig, shard: Shard, advance: Advance) -> ShardReport:
     """Parse a shard's documents, counting their kilobytes."""
     return ingest.process(config, shard, advance)
 

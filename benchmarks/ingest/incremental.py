@@ -36,9 +36,11 @@ from corpus import ingest
 from corpus.duplicate_documents import Sketch, group_documents
 from corpus.duplicate_images import Picture, group_pictures
 from corpus.fingerprints import PERMUTATIONS, describe, read_text
+from corpus.ingest_config import IngestConfig
 from corpus.parsed import ParseOptions, Unreadable
 from corpus.parsers.registry import WHOLE, find_parser
 from corpus.sniff import sniff
+from corpus.survey import survey, unfinished
 from workspace import stage
 from workspace.manifest import Manifest, read_manifest
 
@@ -69,9 +71,7 @@ def main() -> int:
 
 def run(folder: Path, workspace: Path, workers: int) -> Manifest:
     """Ingest `folder`; CPU seconds of its children are counted when it returns."""
-    config = ingest.IngestConfig(
-        sources=[str(folder)], workspace=workspace, workers=workers, page_dpi=72
-    )
+    config = IngestConfig(sources=[str(folder)], workspace=workspace, workers=workers, page_dpi=72)
     return stage.run(config, ingest.plan, ingest.process, ingest.publish).manifest
 
 
@@ -128,8 +128,8 @@ def add_kill(report: Report, place: Path) -> None:
         os.kill(process.pid, signal.SIGKILL)
     time.sleep(1)  # children die with their parent
     before = finished(work)
-    config = ingest.IngestConfig(sources=[str(docs)], workspace=work, workers=2, page_dpi=72)
-    left = {source.doc_id for source in ingest.unfinished(config, ingest.survey(config).fresh)}
+    config = IngestConfig(sources=[str(docs)], workspace=work, workers=2, page_dpi=72)
+    left = {source.doc_id for source in unfinished(config, survey(config).fresh)}
     report.add("documents done when killed with -9", len(before), target="> 0")
     report.add("done documents that are parsed again", len(before & left), target="= 0")
     second = run(docs, work, 2)

@@ -20,6 +20,7 @@ from typing import Any, Self
 from benchmarks.ingest.samples import corpus_files
 from benchmarks.measure import Report, parser
 from corpus import ingest
+from corpus.ingest_config import IngestConfig
 from workspace import stage
 
 POLL_S = 0.2
@@ -63,7 +64,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def watch_ingest(workspace: Path, sources: Sequence[Path], **settings: Any) -> _Watch:
-    config = ingest.IngestConfig(sources=list(map(str, sources)), workspace=workspace, **settings)
+    config = IngestConfig(sources=list(map(str, sources)), workspace=workspace, **settings)
     with _Watch() as watch:
         stage.run(config, ingest.plan, ingest.process, ingest.publish)
     return watch

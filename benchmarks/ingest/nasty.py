@@ -19,6 +19,7 @@ from typing import NamedTuple
 from benchmarks.ingest.samples import corpus_files
 from benchmarks.measure import Report, parser, shared_data
 from corpus import ingest
+from corpus.ingest_config import IngestConfig
 from workspace import stage
 from workspace.shards import iterate_rows
 
@@ -68,7 +69,7 @@ def add(report: Report, name: str, outcome: Outcome) -> None:
 
 def run(workspace: Path, files: list[Path]) -> Outcome:
     """Ingest `files`; a failure of the run is counted and shown."""
-    config = ingest.IngestConfig(
+    config = IngestConfig(
         sources=list(map(str, files)),
         workspace=workspace,
         page_timeout_s=PAGE_TIMEOUT_S,

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from benchmarks.ingest.samples import corpus_files, cut_corpus
 from benchmarks.measure import Report, cpu_seconds, parser
 from corpus import ingest
+from corpus.ingest_config import IngestConfig
 from corpus.timings import TOTAL
 from workspace import stage
 from workspace.manifest import Manifest
@@ -62,12 +63,12 @@ def main() -> int:
 
 
 FAST: dict[str, Any] = {"table_detection": "fast"}
-if "ocr" in ingest.IngestConfig.model_fields:
+if "ocr" in IngestConfig.model_fields:
     FAST["ocr"] = "off"
 
 
 def ingest_files(workspace: Path, files: Sequence[Path], **settings: Any) -> Run:
-    config = ingest.IngestConfig(sources=list(map(str, files)), workspace=workspace, **settings)
+    config = IngestConfig(sources=list(map(str, files)), workspace=workspace, **settings)
     with cpu_seconds() as spent:
         result = stage.run(config, ingest.plan, ingest.process, ingest.publish)
     return Run(result.manifest, spent[0])

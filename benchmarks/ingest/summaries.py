@@ -23,6 +23,7 @@ from typing import Any, Final
 from benchmarks.measure import Report, parser, shared_data
 from corpus import ingest
 from corpus.centrality import position_weight
+from corpus.ingest_config import IngestConfig
 from corpus.rows import DocumentRows
 from corpus.summaries import DOCUMENT_SENTENCES, document_pool, summarise
 from corpus.summary_sentences import PROSE, find_abstract, good_sentences
@@ -73,7 +74,7 @@ def main() -> int:
 
 def _read(files: Sequence[str]) -> list[DocumentRows]:
     with tempfile.TemporaryDirectory() as folder:
-        config = ingest.IngestConfig(
+        config = IngestConfig(
             sources=[str(shared_data() / name) for name in files],
             workspace=Path(folder),
             workers=1,

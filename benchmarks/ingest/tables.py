@@ -31,6 +31,7 @@ from benchmarks.ingest.table_scoring import (
 )
 from benchmarks.measure import Report, cpu_seconds, parser, shared_data
 from corpus import ingest
+from corpus.ingest_config import IngestConfig
 from workspace import stage
 from workspace.shards import iterate_rows
 
@@ -165,7 +166,7 @@ def _cell(cell: dict[str, Any]) -> Cell:
 
 def ingest_rows(files: Sequence[Path]) -> dict[Path, list[dict[str, Any]]]:
     with tempfile.TemporaryDirectory() as folder:
-        config = ingest.IngestConfig(sources=[str(f) for f in files], workspace=Path(folder))
+        config = IngestConfig(sources=[str(f) for f in files], workspace=Path(folder))
         stage.run(config, ingest.plan, ingest.process, ingest.publish)
         names = {
             row["doc_id"]: Path(uri)

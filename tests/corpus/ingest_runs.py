@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from corpus import ingest
+from corpus.ingest_config import IngestConfig
 from corpus.schema import TABLES_BY_NAME
 from workspace import stage
 from workspace.manifest import Manifest
 from workspace.shards import iterate_rows
 
 
-def configure(workspace: Path, *sources: Path | str, **settings: Any) -> ingest.IngestConfig:
-    return ingest.IngestConfig(
+def configure(workspace: Path, *sources: Path | str, **settings: Any) -> IngestConfig:
+    return IngestConfig(
         sources=[str(source) for source in sources],
         workspace=workspace,
         **{"workers": 1, "table_detection": "fast", **settings},

@@ -11,8 +11,8 @@ from ingest_runs import configure, run_ingest
 
 from corpus import forecast
 from corpus.forecast import make_forecast
-from corpus.ingest import survey
 from corpus.page_counts import count_pages
+from corpus.survey import survey
 from flows._forecast import preview_ingest
 
 

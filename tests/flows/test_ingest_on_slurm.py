@@ -17,6 +17,7 @@ import yaml
 from slurm_on_one_host import Cluster
 
 from corpus import ingest as stage
+from corpus.ingest_config import IngestConfig
 from corpus.schema import TABLES_BY_NAME
 from flows.ingest import ingest
 from tasks.cluster import ClusterConfig, load_cluster
@@ -71,8 +72,8 @@ def tables(workspace: Path) -> dict[str, list[dict[str, object]]]:
     return {name: list(iterate_rows(workspace / "corpus", name)) for name in TABLES_BY_NAME}
 
 
-def configure(documents: Path, workspace: Path, **settings: object) -> stage.IngestConfig:
-    return stage.IngestConfig(sources=[str(documents)], workspace=workspace, **settings)
+def configure(documents: Path, workspace: Path, **settings: object) -> IngestConfig:
+    return IngestConfig(sources=[str(documents)], workspace=workspace, **settings)
 
 
 @pytest.fixture
