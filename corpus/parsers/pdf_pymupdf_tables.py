@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from corpus.parsed import Box, ParsedCell
 from corpus.parsers.boxes import enclose
 from corpus.parsers.pdf_raw import RawBlock, RawLine, RawTable
+from corpus.parsers.ruled_grids import may_hold_grid
 from corpus.parsers.table_grid import Rule, Word
 from corpus.parsers.table_mending import mend
 
@@ -28,8 +29,6 @@ MIN_VALUE_ROWS: Final = 5
 # Rules drawn as thin boxes leave slivers between their two edges.
 SLIVER_PT: Final = 6.0
 MAX_RULE_PT: Final = 3.0
-# Two rows and two columns need three rules at least; most pages of prose have none.
-MIN_STROKES: Final = 3
 
 
 class FoundTables(NamedTuple):
@@ -42,8 +41,7 @@ def find_tables(
 ) -> FoundTables:
     """Tables of `page` in points of the page as shown; `drawings` are its vector paths."""
     tabular = mode == "full" or (mode == "routed" and _looks_tabular(blocks))
-    n_strokes = sum(len(path["items"]) for path in drawings)
-    if not tabular and n_strokes < MIN_STROKES:
+    if not tabular and not may_hold_grid(drawings):
         return FoundTables(())
     # Before the search, which rewrites a rotated page.
     words, rules = _words(page), _rules(page, drawings)
