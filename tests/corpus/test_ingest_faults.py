@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from corpus_samples import manual_pdf, text_pdf
 from ingest_runs import reasons, rows, run_ingest, tables
+from processes import ends_soon
 
 from corpus import worker_pool
 
@@ -107,14 +108,6 @@ def start_ingest(workspace: Path, folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(arguments, start_new_session=True)
 
 
-def is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("docs")
@@ -145,10 +138,7 @@ def test_a_killed_run_goes_on_and_ends_the_same(
     children = worker_pool._descendants(process.pid)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    deadline = time.monotonic() + 60
-    while any(is_running(pid) for pid in children) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not any(is_running(pid) for pid in children), "parsers outlived their parent"
+    assert all(ends_soon(pid) for pid in children), "parsers outlived their parent"
     run_ingest(tmp_path, folder)
     assert tables(tmp_path) == tables(undisturbed)
     assert not work.exists()

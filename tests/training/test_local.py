@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import ends_soon, is_running
 
 from training.cluster.job import STOP_FILE, TERMINAL, Job, JobState, JobStatus
 from training.cluster.local import LocalLauncher
@@ -43,14 +44,6 @@ def started_process(folder: Path) -> int:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return int((folder / "pid").read_text())
-
-
-def is_alive(process: int) -> bool:
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +93,7 @@ def test_the_job_outlives_who_started_it(tmp_path: Path) -> None:
     handle = launcher.submit(work)
     assert launcher.poll(handle, work).state is JobState.RUNNING
     launcher.cancel(handle, work)
-    assert not is_alive(process)
+    assert not is_running(process)
 
 
 def test_cancel_lets_the_job_checkpoint(tmp_path: Path) -> None:
@@ -122,7 +115,7 @@ def test_cancel_ends_a_job_that_does_not_listen(tmp_path: Path) -> None:
     handle = launcher.submit(work)
     process = started_process(tmp_path)
     launcher.cancel(handle, work)
-    assert not is_alive(process)
+    assert not is_running(process)
     assert launcher.poll(handle, work).state is JobState.LOST
 
 
@@ -134,10 +127,7 @@ def test_ranks_of_a_killed_watcher_are_ended(tmp_path: Path) -> None:
     os.kill(int(handle.job_id), signal.SIGKILL)
     status = wait_terminal(launcher, work, handle.job_id)
     assert status.state is JobState.LOST
-    deadline = time.monotonic() + 10
-    while is_alive(process):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert ends_soon(process)
 
 
 def test_jobs_beside_each_other(tmp_path: Path) -> None:
@@ -147,7 +137,7 @@ def test_jobs_beside_each_other(tmp_path: Path) -> None:
     handles = [launcher.submit(work) for work in works]
     other = started_process(second)
     launcher.cancel(handles[0], works[0])
-    assert is_alive(other)
+    assert is_running(other)
     assert launcher.poll(handles[1], works[1]).state is JobState.RUNNING
     launcher.cancel(handles[1], works[1])
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from processes import ends_soon
 from slurm_on_one_host import Cluster
 
 from training.cluster.job import TERMINAL, Job, JobHandle, JobState, JobStatus
@@ -196,10 +197,7 @@ def test_cancel_ends_a_job_that_does_not_listen(cluster: Cluster, job: Job) -> N
     pids = [int(await_log(job, rank, "\n")) for rank in (0, 1)]
     launcher.cancel(handle, job)
     assert ended(launcher, handle, job).state is JobState.CANCELLED
-    deadline = time.monotonic() + 30
-    while any(Path(f"/proc/{pid}").exists() for pid in pids):
-        assert time.monotonic() < deadline, "ranks survived"
-        time.sleep(0.1)
+    assert all(ends_soon(pid) for pid in pids), "ranks survived"
 
 
 def test_cancel_removes_a_job_that_waits(launcher: SlurmLauncher, job: Job) -> None:
