@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -88,6 +88,21 @@ def _kilobytes(source: Source) -> int:
     return 1 + (source.bytes >> 10)
 
 
+class _Kilobytes:
+    """Tells `advance` of the kilobytes done, also of documents that are read in part."""
+
+    def __init__(self, sources: Iterable[Source], advance: Callable[[int], None]) -> None:
+        self._left = {source.doc_id: _kilobytes(source) for source in sources}
+        self._total = dict(self._left)
+        self._advance = advance
+
+    def reach(self, doc_id: str, share: float) -> None:
+        """The document is done to `share`, 0 to 1."""
+        left = round((1 - share) * self._total[doc_id])
+        self._advance(self._left[doc_id] - left)
+        self._left[doc_id] = left
+
+
 def process(
     config: IngestConfig, shard: Shard, progress: Callable[[int], None] | None = None
 ) -> ShardReport:
@@ -116,13 +131,14 @@ def _process(config: IngestConfig, shard: Shard, advance: Callable[[int], None])
         limits = TimeLimits(config.page_timeout_s, config.document_timeout_s)
         setup = config.worker_setup(units)
         with TimingLog(work.timings) as log, warm_pool(config.workers, setup) as pool:
+            counted = _Kilobytes(left, advance)
 
             def finish(doc_id: str, cpu_s: Mapping[str, float]) -> None:
                 log.add(doc_id, cpu_s)
-                advance(_kilobytes(documents[doc_id]))
+                counted.reach(doc_id, 1.0)
 
             passwords = read_secrets(work.secrets)
-            DocumentScheduler(pool, units, limits, finish, passwords).run(left)
+            DocumentScheduler(pool, units, limits, finish, passwords, counted.reach).run(left)
     if config.llm is not None:
         # Not in the parser children: they are killed when they wait, and read hostile bytes.
         rewrite_summaries(find_units(units, wanted), RewrittenSummaries(units), _llm_client(config))

@@ -46,6 +46,7 @@ class _Progress:
 
     source: Source
     n_pages: int = 0
+    n_read: int = 0
     running: int = 0  # page tasks that have not ended
     lost: dict[int, tuple[str, str]] = field(default_factory=dict)
     attempts: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -56,7 +57,8 @@ class _Progress:
 class DocumentScheduler:
     """Feeds one pool with the tasks of many documents.
 
-    `on_document` is called at each one's end, with its CPU seconds by step.
+    `on_document` is called at each one's end, with its CPU seconds by step; `on_pages` on the way
+    there, with the share of its pages that are read.
     """
 
     def __init__(
@@ -66,11 +68,13 @@ class DocumentScheduler:
         limits: TimeLimits,
         on_document: Callable[[str, Mapping[str, float]], None],
         passwords: Mapping[str, str] | None = None,
+        on_pages: Callable[[str, float], None] = lambda doc_id, share: None,
     ) -> None:
         self._pool = pool
         self._units = units
         self._limits = limits
         self._on_document = on_document
+        self._on_pages = on_pages
         self._passwords = passwords or {}
         self._open: dict[str, _Progress] = {}
 
@@ -140,6 +144,8 @@ class DocumentScheduler:
         progress.cpu_s.update(outcome.cpu_s)
         if kind == "pages":
             progress.running -= 1
+            progress.n_read += len(outcome.parts_done)
+            self._on_pages(progress.source.doc_id, progress.n_read / progress.n_pages)
         if outcome.unreadable is not None:
             self._quarantine(progress, **outcome.unreadable)
         elif outcome.failure:
@@ -153,6 +159,7 @@ class DocumentScheduler:
 
     def _start_pages(self, progress: _Progress, answer: dict[str, Any]) -> None:
         progress.n_pages = answer["pages"]
+        progress.n_read = answer["pages"] - len(answer["missing"])
         for first, last in page_ranges(answer["missing"]):
             self._submit_pages(progress, first, last)
         self._join_when_read(progress)

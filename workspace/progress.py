@@ -34,7 +34,8 @@ def quiet(label: str, total: int, unit: str) -> Iterator[Advance]:
 def log_lines(
     label: str, total: int, unit: str, *, every_s: float = 15.0, logger: logging.Logger = log
 ) -> Iterator[Advance]:
-    """A log line at most every `every_s` seconds, with the time left at the mean speed so far."""
+    """A line at the start, the end and every `every_s` seconds, with the time that is left."""
+    logger.info("%s: %s%s to do", label, f"{total} " if total else "", unit)
     start = last = time.monotonic()
     done = 0
 

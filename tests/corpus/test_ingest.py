@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pymupdf
 import pytest
-from corpus_samples import manual_pdf, picture, text_pdf
+from corpus_samples import BODY, manual_pdf, picture, text_pdf
 from ingest_runs import configure, reasons, rows, run_ingest, tables
 
 from corpus import ingest, report
@@ -219,6 +219,16 @@ def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "void").mkdir()
     with pytest.raises(UserError, match=r"void.*holds no file"):
         ingest.plan(configure(tmp_path / "w", tmp_path / "void"))
+
+
+def test_a_long_document_moves_the_progress_page_by_page(tmp_path: Path) -> None:
+    long = text_pdf(tmp_path / "long.pdf", [f"Page {n} of many. {BODY}" for n in range(100)])
+    config = configure(tmp_path / "w", long)
+    (shard,) = ingest.plan(config).shards
+    steps: list[int] = []
+    ingest.process(config, shard, steps.append)
+    assert sum(steps) == shard.units
+    assert len([step for step in steps if step]) >= 4
 
 
 def test_process_without_a_plan_says_so(tmp_path: Path) -> None:

@@ -22,12 +22,13 @@ def test_hours() -> None:
     assert clock(3 * 3600 + 62) == "3:01:02"
 
 
-def test_log_lines_end_with_the_total(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_begin_and_end_with_the_total(caplog: pytest.LogCaptureFixture) -> None:
     with (
         caplog.at_level(logging.INFO),
         log_lines("parsing", 2, "documents", every_s=0.0) as advance,
     ):
         advance(1)
         advance(1)
-    assert len(caplog.messages) == 3
+    assert len(caplog.messages) == 4
+    assert caplog.messages[0] == "parsing: 2 documents to do"
     assert caplog.messages[-1].startswith("parsing: 2 documents in ")
