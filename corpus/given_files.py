@@ -48,6 +48,7 @@ class GivenFiles:
 
     patterns: Patterns
     downloads: Downloads | None = None
+    workspace: Path | None = None  # what the stages write is no source
     files: dict[str, GivenFile] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
     excluded: set[str] = field(default_factory=set)
@@ -112,11 +113,20 @@ class GivenFiles:
             raise UserError(f"source {source!r} holds no file; check the path and the hidden files")
 
     def _add_folder(self, folder: Path) -> None:
+        own = None if self.workspace is None else _absolute(str(self.workspace))
+        if folder == own:
+            raise UserError(
+                f"source {str(folder)!r} is the workspace too: give a workspace of its own, for "
+                f"instance {folder / 'workspace'}, which is then left out of the sources"
+            )
         for root, names, files in os.walk(folder, onerror=_raise):
             here = Path(root)
             hidden = [name for name in names if name.startswith(".")]
             self.hidden.update((here / name).as_posix() for name in hidden)
             names[:] = sorted(set(names) - set(hidden))
+            if own is not None and own.parent == here and own.name in names:
+                names.remove(own.name)
+                self.excluded.add(own.as_posix())
             for name in files:
                 path = here / name
                 if name.startswith("."):

@@ -35,6 +35,7 @@ class Wanted(NamedTuple):
     """The settings that say what to read."""
 
     folder: Path
+    workspace: Path
     sources: Collection[str]
     lists: Collection[Path]
     patterns: Patterns
@@ -73,7 +74,7 @@ class SourcePlanner:
 
     def find(self) -> Discovered:
         """Raises `UserError` naming a source that is missing or empty."""
-        given = GivenFiles(self._wanted.patterns, self._downloads)
+        given = GivenFiles(self._wanted.patterns, self._downloads, self._wanted.workspace)
         for source in self._wanted.sources:
             given.add(source)
         for path in self._wanted.lists:

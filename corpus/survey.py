@@ -137,6 +137,7 @@ def _wanted(config: IngestConfig) -> Wanted:
     )
     return Wanted(
         folder=config.folder,
+        workspace=config.workspace,
         sources=config.sources,
         lists=config.source_list,
         patterns=Patterns(config.include, config.exclude),

@@ -231,6 +231,17 @@ def test_a_long_document_moves_the_progress_page_by_page(tmp_path: Path) -> None
     assert len([step for step in steps if step]) >= 4
 
 
+def test_a_workspace_among_the_sources_is_no_source(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/note.txt").write_text("The timer is stopped.")
+    (tmp_path / "a.md").write_text("# Timer\n\nIt counts.\n")
+    first = run_ingest(tmp_path / "deep/w", tmp_path)
+    assert run_ingest(tmp_path / "deep/w", tmp_path).key == first.key
+    assert first.counts_out["documents"] == 2
+    with pytest.raises(UserError, match="is the workspace too: give a workspace of its own"):
+        run_ingest(tmp_path, tmp_path)
+
+
 def test_process_without_a_plan_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("words")
     with pytest.raises(MissingInputError, match="plan"):
