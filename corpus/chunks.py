@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from corpus.rows import OUT_OF_FLOW, DocumentRows
+from corpus.rows import DocumentRows, in_flow
 from corpus.sentences import split_sentences
 from corpus.tokenizers import Counter, count_tokens
 from workspace.ids import derive_id
@@ -88,7 +88,7 @@ def _drafts(document: DocumentRows, limits: ChunkLimits) -> Iterator[_Draft]:
     tables = {row["element_id"]: row for row in document.tables}
     open_draft: _Draft | None = None
     for element in document.elements:
-        if element["category"] in OUT_OF_FLOW:
+        if not in_flow(element):
             continue
         if element["element_id"] in tables or element["category"] in ("Table", "CodeSnippet"):
             yield from _whole(element, tables.get(element["element_id"]), limits)

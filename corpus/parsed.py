@@ -9,7 +9,7 @@ A parser raises `corpus.parsed.Unreadable` when nothing of the document can be h
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from workspace.errors import DsmError
 
@@ -122,6 +122,10 @@ class ParsedModule:
     instances: tuple[ParsedInstance, ...] = ()
     line_start: int = 0
     line_end: int = 0
+
+
+# Role, in its metadata, of an element that lists where others stand; and flag of its page.
+CONTENTS: Final = "contents"
 
 
 @dataclass(frozen=True)

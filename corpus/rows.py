@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from corpus import table_views
 from corpus.parsed import (
+    CONTENTS,
     Box,
     ParsedCell,
     ParsedDocument,
@@ -32,6 +33,14 @@ from workspace.ids import derive_id
 from workspace.shards import Row
 
 OUT_OF_FLOW = frozenset({"Header", "Footer", "PageNumber"})
+
+
+def in_flow(element: Row) -> bool:
+    """Whether an element row is part of what the document says, and not of what frames it."""
+    if element["category"] in OUT_OF_FLOW:
+        return False
+    role = json.loads(element["metadata_json"] or "{}").get("role")
+    return bool(role != CONTENTS)
 
 
 @dataclass

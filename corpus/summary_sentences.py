@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from corpus.rows import DocumentRows
+from corpus.rows import DocumentRows, in_flow
 from corpus.sentences import split_sentences
 from workspace.shards import Row
 
@@ -79,7 +79,7 @@ def good_sentences(document: DocumentRows) -> dict[str, list[Candidate]]:
 def _collect(document: DocumentRows, is_good: Callable[[str], bool]) -> dict[str, list[Candidate]]:
     found: dict[str, list[Candidate]] = defaultdict(list)
     for element in document.elements:
-        if element["category"] in PROSE:
+        if element["category"] in PROSE and in_flow(element):
             for sentence in split_sentences(element["text"]):
                 text = _BULLET.sub("", " ".join(sentence.text.split()))
                 if is_good(text):

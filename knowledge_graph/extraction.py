@@ -20,6 +20,7 @@ from typing import Final
 
 import pyarrow.parquet as pq
 
+from corpus.rows import in_flow
 from knowledge_graph.candidates import (
     CAPTION,
     WORK_TABLES,
@@ -63,7 +64,11 @@ def extract_shard(
     elements = _rows(corpus, manifest, "elements", doc_ids, _ELEMENT_COLUMNS)
     tables = _rows(corpus, manifest, "tables", doc_ids, _TABLE_COLUMNS)
     found = Extraction()
-    english, foreign = _prose(elements, tables, languages, found.rejects)
+    flowing = [row for row in elements if in_flow(row)]
+    found.rejects["table_of_contents"] += sum(
+        row["category"] in PROSE_CATEGORIES and not in_flow(row) for row in elements
+    )
+    english, foreign = _prose(flowing, tables, languages, found.rejects)
     if _NEEDS_PARSER & set(extractors):
         found.rejects["language_not_parsed"] += len(foreign)
     for part in _map_prose(english, frozenset(extractors), workers):
@@ -93,7 +98,16 @@ def write_extraction(folder: Path, found: Extraction) -> dict[str, int]:
     return {name: len(items) for name, items in rows.items()}
 
 
-_ELEMENT_COLUMNS: Final = ["element_id", "doc_id", "page", "order", "category", "text", "bbox_pt"]
+_ELEMENT_COLUMNS: Final = [
+    "element_id",
+    "doc_id",
+    "page",
+    "order",
+    "category",
+    "text",
+    "bbox_pt",
+    "metadata_json",
+]
 _TABLE_COLUMNS: Final = [
     "table_id",
     "element_id",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from corpus.parsed import (
+    CONTENTS,
     Box,
     Fault,
     ParsedDocument,
@@ -23,6 +24,7 @@ from corpus.parsed import (
 )
 from corpus.parsers.boxes import contains_centre, enclose
 from corpus.parsers.captions import caption_kind, match_captions
+from corpus.parsers.contents_pages import find_contents_pages, is_contents_title, is_entry
 from corpus.parsers.headings import HeadingModel, is_leader
 from corpus.parsers.line_numbers import find_line_numbers
 from corpus.parsers.page_furniture import (
@@ -63,6 +65,8 @@ def build_document(
     """Elements, pages and faults of the whole document. `pages` are sorted and complete."""
     furniture = find_furniture(_without_tables(page) for page in pages)
     pages, n_repeated = drop_repeated_images(pages)
+    contents = find_contents_pages(pages, lambda page, place: Place(page, place) in furniture)
+    pages = [_marked(page) if page.page in contents else page for page in pages]
     parts = [_take_apart(page, furniture) for page in pages]
     headings = HeadingModel(
         [(p.raw.page, item) for p in parts for item in p.regions if isinstance(item, Paragraph)],
@@ -104,6 +108,11 @@ def build_document(
         )
         + faults,
     )
+
+
+def _marked(page: RawPage) -> RawPage:
+    """A page of contents: what looks like a table there is none."""
+    return replace(page, tables=(), flags=(*page.flags, CONTENTS))
 
 
 def _join(pages: Sequence[PageRegions]) -> tuple[JoinedTables, tuple[Fault, ...]]:
@@ -189,6 +198,7 @@ def _page_elements(
     """Elements of the page by itself, each with its place among the regions (-1: furniture)."""
     images = list(part.raw.images)
     flow: list[tuple[int, ParsedElement]] = []
+    contents = _contents(part)
     for index, region in enumerate(part.regions):
         caption = _region_text(part.regions[captions[index]]) if index in captions else ""
         if isinstance(region, RawTable):
@@ -197,6 +207,11 @@ def _page_elements(
         elif isinstance(region, RawImage):
             labels = part.labels.get(images.index(region), [])
             element = _image_element(part.raw.page, region, caption, labels, load_image)
+        elif index in contents:
+            metadata = {"role": CONTENTS}
+            element = ParsedElement(
+                "UncategorizedText", region.text, part.raw.page, region.box, metadata=metadata
+            )
         else:
             element = _text_element(part.raw.page, region, headings)
             if flow and element.category == "Title" and _NUMBER_ALONE.match(_text_of(flow[-1])):
@@ -273,6 +288,24 @@ def _text_element(page: int, paragraph: Paragraph, headings: HeadingModel) -> Pa
     else:
         category = "NarrativeText"
     return ParsedElement(category, text, page, paragraph.box, level)
+
+
+def _contents(part: _Page) -> set[int]:
+    """Positions of the entries among the regions of a page of contents.
+
+    All from the first one on, but for titles of lists and for prose after the last entry.
+    """
+    texts = {i: region for i, region in enumerate(part.regions) if isinstance(region, Paragraph)}
+    if CONTENTS not in part.raw.flags:
+        return set()
+    entries = [i for i, paragraph in texts.items() if is_entry(paragraph.text)]
+    return {
+        i
+        for i, paragraph in texts.items()
+        if i >= min(entries, default=0)
+        and not is_contents_title(paragraph.text)
+        and (is_entry(paragraph.text) or len(paragraph.lines) <= 2)
+    }
 
 
 def _with_number(number: ParsedElement, title: ParsedElement) -> ParsedElement:
