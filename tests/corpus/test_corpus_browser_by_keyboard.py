@@ -114,6 +114,12 @@ def test_from_a_search_to_the_box_and_back(
     page.locator("table.documents").wait_for()
 
 
+def test_a_link_to_a_search_shows_its_words(page: Page, served: str) -> None:
+    page.goto(f"{served}#/search?text=overview")
+    page.locator(".hits li").first.wait_for()
+    assert page.locator("#search").input_value() == "overview"
+
+
 @pytest.mark.parametrize("form", ["served", "folder"])
 def test_a_table_beside_its_picture(page: Page, form: str, request: pytest.FixtureRequest) -> None:
     page.goto(request.getfixturevalue(form))

@@ -35,6 +35,8 @@ async function show() {
   if (mine !== turn) return;
   const scrolled = next.place && next.place === shown.place ? document.querySelector(".left")?.scrollTop : 0;
   shown = next;
+  // Opened from a link or by going back, the words stand where they can be changed.
+  if (next.searched && document.activeElement !== $("search")) $("search").value = next.searched;
   $("main").replaceChildren(next.node);
   if (scrolled) document.querySelector(".left").scrollTop = scrolled;
   $("crumbs").replaceChildren(...next.crumbs.map(([address, label]) => (address ? link(address, label) : make("span", {}, label))));

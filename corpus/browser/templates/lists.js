@@ -100,7 +100,7 @@ async function hitList(query, known) {
     make("div", { class: "scroll" }, rows.length ? make("ol", { class: "hits" }, rows)
       : text ? make("p", { class: "nothing" }, "Nothing found. All words must be in one element.") : ""),
     pager(found.page, found.total, found.page_rows, address));
-  return { node, crumbs: [["", "Search"]], keys: listKeys(cursor, found, address) };
+  return { node, crumbs: [["", "Search"]], searched: text, keys: listKeys(cursor, found, address) };
 }
 
 async function quarantineList(query) {
