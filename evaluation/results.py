@@ -14,6 +14,9 @@ from pydantic import BaseModel, ConfigDict
 
 from evaluation.benchmarks import BENCHMARKS, Benchmark
 from evaluation.benchmarks.grading import RAN, Graded, mentions
+from evaluation.claims import Claim, claims
+from evaluation.effects import Effects, effects
+from evaluation.power import Power, smallest_visible
 from evaluation.problems import cluster_of
 from evaluation.statistics import (
     CONFIDENCE,
@@ -53,6 +56,9 @@ class Comparison(Frozen):
     losses: int
     p_value: float  # exact McNemar, or sign flips where a problem has several samples
     finding: str  # gain | loss | no difference shown
+    effects: Effects | None = None  # None in results of an earlier version; likewise below
+    claims: tuple[Claim, ...] = ()
+    power: Power | None = None
 
 
 class BenchmarkResult(Frozen):
@@ -86,17 +92,18 @@ def summarise(
     by_row = {str(row["row_id"]): dict(row) for row in rows}
     values = {model: _metrics(benchmark, by_row, graded, ks) for model, graded in answers.items()}
     models = list(answers)
+    samples = max((len(g) for a in answers.values() for g in a.values()), default=0)
     return BenchmarkResult(
         name=name,
         problems=len(rows),
-        samples_per_problem=max((len(g) for a in answers.values() for g in a.values()), default=0),
+        samples_per_problem=samples,
         metric=benchmark.metric,
         scores={model: _scores(values[model], by_row, seed) for model in models},
         outcomes={model: _outcomes(answers[model]) for model in models},
         comparisons=[
             comparison
             for model in models[1:]
-            for comparison in _compare(benchmark, models[0], model, values, by_row, seed)
+            for comparison in _compare(benchmark, models[0], model, values, by_row, samples, seed)
         ],
         without_verdict=sum(
             g.score is None for a in answers.values() for s in a.values() for g in s
@@ -158,6 +165,7 @@ def _compare(
     model: str,
     values: Mapping[str, Mapping[str, Mapping[str, float]]],
     rows: Mapping[str, dict[str, Any]],
+    samples: int,
     seed: int,
 ) -> list[Comparison]:
     """The comparison, or nothing when no problem has a verdict for both."""
@@ -186,6 +194,9 @@ def _compare(
             losses=sum(b < a for a, b in zip(first, second, strict=True)),
             p_value=p_value,
             finding=_finding(interval, p_value),
+            effects=effects(first, second, clusters, seed=seed),
+            claims=tuple(claims(first, second, clusters, seed=seed)),
+            power=smallest_visible(first, second, clusters, samples=samples),
         )
     ]
 

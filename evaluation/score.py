@@ -54,7 +54,7 @@ from workspace.progress import Progress, quiet
 from workspace.stage import Shard, ShardReport, StagePlan, StageResult, run
 
 STAGE = "evaluation"
-VERSION = "1"
+VERSION = "2"
 
 _DEFAULT_BENCHMARKS = tuple(BENCHMARKS)
 
