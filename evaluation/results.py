@@ -54,7 +54,7 @@ class Comparison(Frozen):
     high: float
     wins: int  # problems where the model is better
     losses: int
-    p_value: float  # exact McNemar, or sign flips where a problem has several samples
+    p_value: float  # exact McNemar; sign flips of clusters where one has several answers
     finding: str  # gain | loss | no difference shown
     effects: Effects | None = None  # None in results of an earlier version; likewise below
     claims: tuple[Claim, ...] = ()
@@ -65,6 +65,8 @@ class BenchmarkResult(Frozen):
     """One benchmark over all models."""
 
     name: str
+    title: str = ""
+    measures: str = ""
     problems: int
     samples_per_problem: int
     metric: str
@@ -73,6 +75,11 @@ class BenchmarkResult(Frozen):
     comparisons: list[Comparison]
     without_verdict: int  # answers that no verdict could be had for
     seconds: dict[str, float]  # model -> generation and grading
+    # What a score is only comparable with: the same problems, grader and tools.
+    data_hash: str = ""
+    grader_version: str = ""
+    tool_versions: dict[str, str] = {}
+    excluded: dict[str, str] = {}  # problems left out of the audited score -> why
 
 
 Answers = Mapping[str, Sequence[Graded]]  # row id -> its samples
@@ -91,6 +98,7 @@ def summarise(
     benchmark = BENCHMARKS[name]
     by_row = {str(row["row_id"]): dict(row) for row in rows}
     values = {model: _metrics(benchmark, by_row, graded, ks) for model, graded in answers.items()}
+    clusters = {row_id: cluster_of(row) for row_id, row in by_row.items()}
     models = list(answers)
     samples = max((len(g) for a in answers.values() for g in a.values()), default=0)
     return BenchmarkResult(
@@ -100,16 +108,32 @@ def summarise(
         metric=benchmark.metric,
         scores={model: _scores(values[model], by_row, seed) for model in models},
         outcomes={model: _outcomes(answers[model]) for model in models},
-        comparisons=[
-            comparison
-            for model in models[1:]
-            for comparison in _compare(benchmark, models[0], model, values, by_row, samples, seed)
-        ],
+        comparisons=_compare_all(benchmark.metric, values, clusters, samples, seed),
         without_verdict=sum(
             g.score is None for a in answers.values() for s in a.values() for g in s
         ),
         seconds=dict(seconds),
     )
+
+
+def _compare_all(
+    metric: str,
+    values: Mapping[str, Mapping[str, Mapping[str, float]]],
+    clusters: Mapping[str, str],
+    samples: int,
+    seed: int,
+) -> list[Comparison]:
+    """Every model against the first, on `metric`."""
+    baseline, *others = values
+    before = values[baseline].get(metric, {})
+    found = [
+        compare(
+            before, values[model].get(metric, {}), clusters,
+            model=model, baseline=baseline, metric=metric, samples=samples, seed=seed,
+        )
+        for model in others
+    ]  # fmt: skip
+    return [comparison for comparison in found if comparison]
 
 
 def _metrics(
@@ -159,46 +183,45 @@ def _outcomes(answers: Answers) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _compare(
-    benchmark: Benchmark,
-    baseline: str,
+def compare(
+    before: Mapping[str, float],
+    after: Mapping[str, float],
+    clusters: Mapping[str, str],
+    *,
     model: str,
-    values: Mapping[str, Mapping[str, Mapping[str, float]]],
-    rows: Mapping[str, dict[str, Any]],
+    baseline: str,
+    metric: str,
     samples: int,
     seed: int,
-) -> list[Comparison]:
-    """The comparison, or nothing when no problem has a verdict for both."""
-    before = values[baseline].get(benchmark.metric, {})
-    after = values[model].get(benchmark.metric, {})
+) -> Comparison | None:
+    """`model` against `baseline`, their values by row id; None when they share no problem."""
     shared = sorted(before.keys() & after.keys())
     if not shared:
-        return []
+        return None
     first, second = [before[r] for r in shared], [after[r] for r in shared]
-    clusters = [cluster_of(rows[row_id]) for row_id in shared]
-    interval = paired_difference(first, second, clusters, seed=seed)
-    if benchmark.sampled:
-        p_value = sign_flip_p_value(first, second, clusters, seed=seed)
+    groups = [clusters[r] for r in shared]
+    interval = paired_difference(first, second, groups, seed=seed)
+    # McNemar's test takes problems for independent, which several questions on one fact are not.
+    if samples > 1 or len(set(groups)) < len(groups):
+        p_value = sign_flip_p_value(first, second, groups, seed=seed)
     else:
         p_value = mcnemar([v == 1 for v in first], [v == 1 for v in second]).p_value
-    return [
-        Comparison(
-            model=model,
-            baseline=baseline,
-            metric=benchmark.metric,
-            problems=len(shared),
-            difference=interval.value,
-            low=interval.low,
-            high=interval.high,
-            wins=sum(b > a for a, b in zip(first, second, strict=True)),
-            losses=sum(b < a for a, b in zip(first, second, strict=True)),
-            p_value=p_value,
-            finding=_finding(interval, p_value),
-            effects=effects(first, second, clusters, seed=seed),
-            claims=tuple(claims(first, second, clusters, seed=seed)),
-            power=smallest_visible(first, second, clusters, samples=samples),
-        )
-    ]
+    return Comparison(
+        model=model,
+        baseline=baseline,
+        metric=metric,
+        problems=len(shared),
+        difference=interval.value,
+        low=interval.low,
+        high=interval.high,
+        wins=sum(b > a for a, b in zip(first, second, strict=True)),
+        losses=sum(b < a for a, b in zip(first, second, strict=True)),
+        p_value=p_value,
+        finding=_finding(interval, p_value),
+        effects=effects(first, second, groups, seed=seed),
+        claims=tuple(claims(first, second, groups, seed=seed)),
+        power=smallest_visible(first, second, groups, samples=samples),
+    )
 
 
 def _finding(difference: Interval, p_value: float) -> str:
