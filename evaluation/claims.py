@@ -49,8 +49,8 @@ def claims(
     before = mean_interval(first, clusters, seed=seed)
     return [
         twice_the_accuracy(found.ratio, before, ceiling),
-        _judge(TWICE_ODDS, found.odds_ratio, 2.0, "odds ratio {:.2f}"),
-        _judge(HALF_ERRORS, found.error_reduction, 0.5, "{:.0%} of the errors gone"),
+        _judge(TWICE_ODDS, found.odds_ratio, 2.0, "odds ratio", "{:.2f}"),
+        _judge(HALF_ERRORS, found.error_reduction, 0.5, "share of errors gone", "{:.1%}"),
     ]
 
 
@@ -63,7 +63,7 @@ def twice_the_accuracy(ratio: Effect | None, before: Interval, ceiling: float) -
         return Claim(
             TWICE_ACCURACY, "refused", "the baseline solves nothing: a ratio to 0 means nothing"
         )
-    claim = _judge(TWICE_ACCURACY, ratio, 2.0, "ratio {:.2f}")
+    claim = _judge(TWICE_ACCURACY, ratio, 2.0, "ratio", "{:.2f}")
     if claim.state == "not shown" and 2 * before.high > ceiling:
         return Claim(
             TWICE_ACCURACY,
@@ -85,12 +85,12 @@ def no_room_for_twice(before: float, ceiling: float) -> str:
     )
 
 
-def _judge(name: str, effect: Effect | None, wanted: float, form: str) -> Claim:
+def _judge(name: str, effect: Effect | None, wanted: float, measure: str, form: str) -> Claim:
     if effect is None:
         return Claim(name, "refused", "a model solves nothing or everything: no ratio exists")
     low = "unbounded" if effect.low is None else form.format(effect.low)
     high = "unbounded" if effect.high is None else form.format(effect.high)
-    reason = f"{form.format(effect.value)}, 95 % interval {low} to {high}"
+    reason = f"{measure} {form.format(effect.value)}, 95 % interval {low} to {high}"
     if effect.low is not None and effect.low >= wanted:
         return Claim(name, "shown", reason)
     if effect.high is not None and effect.high < wanted:

@@ -26,7 +26,8 @@ def render(board: Board) -> str:
         lstrip_blocks=True,
     )
     environment.filters["percent"] = lambda value: f"{100 * value:.1f}"
-    own = (_TEMPLATES / "leaderboard.css").read_text(encoding="utf-8")
+    names = ("bars.css", "leaderboard.css")
+    own = "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in names)
     return environment.get_template("leaderboard.html").render(
         board=board,
         style=Markup(page_style() + own),  # noqa: S704  our own files

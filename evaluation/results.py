@@ -103,6 +103,8 @@ def summarise(
     samples = max((len(g) for a in answers.values() for g in a.values()), default=0)
     return BenchmarkResult(
         name=name,
+        title=benchmark.title,
+        measures=benchmark.measures,
         problems=len(rows),
         samples_per_problem=samples,
         metric=benchmark.metric,
