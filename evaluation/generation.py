@@ -1,8 +1,9 @@
-"""A local Hugging Face model as lm-eval sees it, with our batches, our seeds and a journal.
+"""A model folder as lm-eval sees it, with our batches, our seeds and a journal.
 
 lm-eval gives each repeat of a request the same seed and starts again from nothing after a kill.
 Here the requests are laid out in batches that depend on the requests alone, each batch has its
 own seed, and finished batches are in the journal: a resumed run gives the answers of a whole one.
+vLLM, where it is installed, seeds each answer by itself.
 
 Answers are reproducible on one kind of machine with the same number of threads; another one may
 round differently. Not covered: models on more than one device.
@@ -11,15 +12,17 @@ round differently. Not covered: models on more than one device.
 from __future__ import annotations
 
 import functools
-import hashlib
+import importlib.util
+import json
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from evaluation.answer_keys import answer_keys, seed_of
 from evaluation.journal import AnswerKey, Journal
-from workspace.errors import UserError
+from workspace.errors import MissingToolError, UserError
 
 
 class Loaded(NamedTuple):
@@ -68,62 +71,124 @@ def load(folder: Path, dtype: str, threads: int = 0) -> Loaded:
     return Loaded(model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), tokenizer)
 
 
-def journaled(
-    loaded: Loaded,
-    journal: Journal,
-    *,
-    seed: int,
-    batch_size: int,
-    advance: Callable[[int], None] = lambda n: None,
-) -> Any:
-    """An `lm_eval.api.model.LM` that answers from the journal and fills it."""
+@dataclass(frozen=True)
+class Drawing:
+    """How a journaled model draws its answers, and where it keeps them."""
+
+    journal: Journal
+    seed: int
+    batch_size: int
+    advance: Callable[[int], None] = lambda n: None
+
+
+class Journaled:
+    """Put before an `lm_eval.api.model.LM`: answers from the journal, and fills it."""
+
+    drawing: Drawing
+
+    def seeded(self, requests: list[Any], keys: list[AnswerKey]) -> list[Any]:
+        """The requests of one batch as the model is to answer them."""
+        raise NotImplementedError
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+        model: Any = self
+        keys = answer_keys(requests)
+        lengths = [len(model.tok_encode(request.args[0])) for request in requests]
+        _refuse_too_long(requests, lengths, model.max_length)
+        return self._through_journal(requests, keys, lengths, "generate_until")
+
+    def loglikelihood(
+        self, requests: list[Any], disable_tqdm: bool = False
+    ) -> list[tuple[float, bool]]:
+        lengths = [len(request.args[0]) + len(request.args[1]) for request in requests]
+        texts = self._through_journal(requests, answer_keys(requests), lengths, "loglikelihood")
+        return [(float(value), bool(greedy)) for value, greedy in map(json.loads, texts)]
+
+    def _through_journal(
+        self, requests: list[Any], keys: list[AnswerKey], lengths: list[int], ask: str
+    ) -> list[str]:
+        """What is kept of each request: its text, or the JSON of its log-likelihood."""
+        drawing, inner = self.drawing, getattr(super(), ask)
+        for batch in _batches(keys, lengths, drawing.batch_size):
+            mine = [keys[index] for index in batch]
+            if any(key not in drawing.journal.answers for key in mine):
+                asked = self.seeded([requests[index] for index in batch], mine)
+                found = inner(asked, disable_tqdm=True)
+                texts = [one if isinstance(one, str) else json.dumps(one) for one in found]
+                drawing.journal.append(dict(zip(mine, texts, strict=True)))
+            drawing.advance(len(batch))
+        return [drawing.journal.answers[key] for key in keys]
+
+
+def journaled(loaded: Loaded, drawing: Drawing) -> Any:
+    """The model as an `LM` that answers from the journal and fills it."""
     from lm_eval.models.huggingface import HFLM
 
-    class JournaledLM(HFLM):  # type: ignore[misc]
-        """HFLM whose `generate_until` goes batch by batch through the journal."""
+    class JournaledTransformers(Journaled, HFLM):  # type: ignore[misc]
+        """A batch has one seed, because torch draws all its answers from one generator."""
 
-        def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-            keys = list(_keys(requests))
-            lengths = [len(self.tok_encode(request.args[0])) for request in requests]
-            _refuse_too_long(requests, lengths, self.max_length)
-            for batch in _batches(keys, lengths, batch_size):
-                if any(keys[index] not in journal.answers for index in batch):
-                    _seed_torch(seed, [keys[index] for index in batch])
-                    texts = super().generate_until(
-                        [requests[index] for index in batch], disable_tqdm=True
-                    )
-                    journal.append(dict(zip((keys[i] for i in batch), texts, strict=True)))
-                advance(len(batch))
-            return [journal.answers[key] for key in keys]
+        def seeded(self, requests: list[Any], keys: list[AnswerKey]) -> list[Any]:
+            _seed_torch(seed_of(drawing.seed, keys))
+            return requests
 
-    return JournaledLM(
+    model = JournaledTransformers(
         pretrained=loaded.model,
         tokenizer=loaded.tokenizer,
         backend="causal",
-        batch_size=batch_size,
+        batch_size=drawing.batch_size,
         truncation=True,
     )
+    model.drawing = drawing
+    return model
+
+
+def require_vllm() -> None:
+    """Raises `MissingToolError` when vLLM is not installed."""
+    if importlib.util.find_spec("vllm") is None:
+        raise MissingToolError(
+            "engine vllm: the package vllm is not installed here: pip install vllm, or serve the "
+            "model elsewhere and give it as http://HOST:PORT/v1#MODEL"
+        )
+
+
+def journaled_vllm(folder: Path, dtype: str, drawing: Drawing) -> Any:
+    """The model folder in vLLM as an `LM`. Raises `MissingToolError` without vLLM."""
+    require_vllm()
+    from lm_eval.models.vllm_causallms import VLLM
+
+    class JournaledVllm(Journaled, VLLM):  # type: ignore[misc]
+        """Every answer has its own seed: what vLLM puts beside it is no matter."""
+
+        def seeded(self, requests: list[Any], keys: list[AnswerKey]) -> list[Any]:
+            if requests[0].request_type != "generate_until":
+                return requests
+            return [
+                replace(
+                    request,
+                    arguments=(
+                        request.args[0],
+                        {**request.args[1], "seed": seed_of(drawing.seed, [key])},
+                    ),
+                )
+                for request, key in zip(requests, keys, strict=True)
+            ]
+
+    model = JournaledVllm(pretrained=str(folder), dtype=dtype, batch_size=drawing.batch_size)
+    model.drawing = drawing
+    return model
 
 
 def _refuse_too_long(requests: Sequence[Any], lengths: Sequence[int], context: int) -> None:
     """lm-eval would cut such a prompt from the left, and with it what is asked."""
     for request, length in zip(requests, lengths, strict=True):
-        room = context - request.args[1]["max_gen_toks"]
+        room = context - request.args[1].get("max_gen_toks", 0)
         if length > room:
             raise UserError(
-                f"row {request.doc['row_id']}: a prompt of {length} tokens does not fit the "
-                f"model's context of {context}: build the data set with a smaller "
-                "max_prompt_tokens or max_rtl_tokens"
+                f"row {answer_keys([request])[0].row_id}: a prompt of {length} tokens does not "
+                f"fit the model's context of {context}: build the data set with a smaller "
+                "max_prompt_tokens or max_rtl_tokens, lower max_answer_tokens, or leave the "
+                "benchmark out"
             )
-
-
-def _keys(requests: Sequence[Any]) -> Iterator[AnswerKey]:
-    """lm-eval repeats a request as often as samples are wanted; number the repeats."""
-    seen: Counter[str] = Counter()
-    for request in requests:
-        row_id = request.doc["row_id"]
-        yield AnswerKey(row_id, seen[row_id])
-        seen[row_id] += 1
 
 
 def _batches(
@@ -135,8 +200,7 @@ def _batches(
         yield order[start : start + batch_size]
 
 
-def _seed_torch(seed: int, batch: Sequence[AnswerKey]) -> None:
+def _seed_torch(seed: int) -> None:
     import torch
 
-    name = f"{seed}:" + ",".join(f"{key.row_id}/{key.sample}" for key in batch)
-    torch.manual_seed(int.from_bytes(hashlib.sha256(name.encode()).digest()[:7]))
+    torch.manual_seed(seed)

@@ -132,7 +132,9 @@ def _summarise(
     if samples < most:
         raise UserError(f"--samples {samples}, but a problem has {most} answers")
     known = errata.of(name, tool_version()) if not options.no_errata else {}
-    excluded = {n: why for n, why in summaries.excluded_by(known).items() if n in problems}
+    unusable = {} if options.no_errata else graded.unusable
+    left_out = summaries.excluded_by(known, unusable)
+    excluded = {n: why for n, why in left_out.items() if n in problems}
     audited = [task_id for task_id in problems if task_id not in excluded]
     complete = not graded.infra
 

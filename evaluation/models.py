@@ -1,17 +1,24 @@
-"""Which models are scored: registry names, their base models, or plain folders.
+"""Which models are scored: registry names, their base models, folders, or endpoints.
 
-dsm        newest version of the registered model dsm
-dsm:3      its version 3
-base:dsm   the model that the newest version was trained from (base:dsm:3 likewise)
-PATH       a Hugging Face folder
+dsm            newest version of the registered model dsm
+dsm:3          its version 3
+base:dsm       the model that the newest version was trained from (base:dsm:3 likewise)
+PATH           a Hugging Face folder
+http://HOST/v1#MODEL   a model behind an OpenAI-compatible endpoint
+LABEL=...      any of these under a name of your own
+
+What is behind an endpoint cannot be hashed: its address and model name stand for it. Give another
+label when the weights behind it have changed.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from workspace import registry
 from workspace.config import hash_json
@@ -23,37 +30,75 @@ from workspace.registry import ModelVersion
 _DECISIVE = frozenset({".json", ".safetensors", ".model", ".jinja", ".txt"})
 # How it was made, not what it is.
 _RECORDS = frozenset({"manifest.json", "trainer_state.json", "run.json"})
+_LABEL = re.compile(r"[^\W_][\w .:+@-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where an OpenAI-compatible server answers (`url` ends before `/chat/completions`)."""
+
+    url: str
+    model: str
 
 
 @dataclass(frozen=True)
 class ScoredModel:
-    """A model folder; `name` and `version` are set for registered models that were trained here."""
+    """A model folder or an endpoint; `name` and `version` are set for models trained here."""
 
     label: str
-    path: Path
+    path: Path | None
     hash: str
     name: str = ""
     version: int = 0
+    endpoint: Endpoint | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        if self.endpoint is not None:
+            return f"{self.endpoint.url}#{self.endpoint.model}"
+        return str(self.path)
 
 
 def resolve(workspace: Workspace, specs: Sequence[str]) -> list[ScoredModel]:
     """The models that `specs` name, in order, each once.
 
     Raises `MissingInputError` when a registered model does not exist, `UserError` for a folder
-    without a model.
+    without a model, a bad address, or a label given twice.
     """
     found: list[ScoredModel] = []
     for spec in specs:
-        model = _resolve(workspace, spec)
-        if any(known.path == model.path for known in found):
+        label, bare = _split_label(spec)
+        model = _resolve(workspace, bare)
+        if label:
+            model = replace(model, label=label)
+        elif any(known.place == model.place for known in found):
             continue
+        elif any(known.label == model.label for known in found):
+            model = replace(model, label=model.place)
         if any(known.label == model.label for known in found):
-            model = replace(model, label=str(model.path))
+            raise UserError(f"models: two are called {model.label!r}: give each its own LABEL=")
         found.append(model)
     return found
 
 
+def _split_label(spec: str) -> tuple[str, str]:
+    """The label before the first `=`, "" when there is none; a path may hold one as well."""
+    label, separator, rest = spec.partition("=")
+    if not separator or "/" in label:
+        return "", spec
+    if not _LABEL.fullmatch(label):
+        raise UserError(
+            f"model {spec!r}: a label is 1 to 64 letters, digits, blanks and . : + @ _ -"
+        )
+    if not rest:
+        raise UserError(f"model {spec!r}: nothing follows the label")
+    return label, rest
+
+
 def _resolve(workspace: Workspace, spec: str) -> ScoredModel:
+    if re.match(r"[A-Za-z]+://", spec):
+        return _open_endpoint(spec)
     if spec.startswith("base:"):
         version = _registered(workspace, spec.removeprefix("base:"))
         label = f"{version.name}:{version.version} base"
@@ -66,6 +111,20 @@ def _resolve(workspace: Workspace, spec: str) -> ScoredModel:
     return ScoredModel(
         f"{version.name}:{version.version}", path, content, version.name, version.version
     )
+
+
+def _open_endpoint(spec: str) -> ScoredModel:
+    address, _, model = spec.partition("#")
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname or not model:
+        raise UserError(f"model {spec!r}: an endpoint is given as http://HOST:PORT/v1#MODEL")
+    if parts.username or parts.password or parts.query:
+        raise UserError(
+            f"model {parts.scheme}://{parts.hostname}...: an address holds no key: "
+            "name an environment variable by `api_key_env`"
+        )
+    endpoint = Endpoint(address.rstrip("/"), model)
+    return ScoredModel(model, None, hash_json([endpoint.url, endpoint.model]), endpoint=endpoint)
 
 
 def _registered(workspace: Workspace, spec: str) -> ModelVersion:
@@ -89,6 +148,8 @@ def _open_folder(workspace: Workspace, place: str) -> tuple[Path, str]:
     path = path.resolve()
     if not (path / "config.json").is_file():
         raise UserError(f"{path} is not a Hugging Face model folder (no config.json)")
+    if next(path.glob("*.safetensors"), None) is None:
+        raise UserError(f"{path} holds no weights (*.safetensors)")
     return path, hash_folder(path)
 
 

@@ -1,4 +1,15 @@
-"""The test rows of a data set as problems of the benchmarks, and what is kept of each answer."""
+"""What is asked: the problems of each benchmark that a user names.
+
+    read_problem_sets(workspace, "dsm", ("closed_book", "rtllm_v1.1=DIR"), limit=None, seed=0)
+
+| given as | problems |
+|---|---|
+| `domain_qa_open_book`, `closed_book`, `table_qa`, ... | test rows of the data set |
+| `rtllm_v1.1=DIR`, `verilog_eval_v1_human=DIR`, ... | a public benchmark, in upstream's layout |
+| `NAME=FILE.jsonl` | your own problems (`benchmarks/local_set`) |
+| `NAME=DIR` | an lm-eval task whose YAML lies in DIR |
+| `NAME` | a task of lm-eval's own, such as `arc_easy` |
+"""
 
 from __future__ import annotations
 
@@ -9,13 +20,20 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from evaluation.benchmarks import BENCHMARKS
-from workspace.ids import derive_id
+from evaluation.benchmarks import BENCHMARKS, SHORT_NAMES
+from evaluation.benchmarks.harness_tasks import read_harness_set
+from evaluation.benchmarks.local_set.reader import read_local_set
+from evaluation.benchmarks.problem_set import ProblemSet, choose, hash_rows
+from evaluation.benchmarks.verilog.public_set import PUBLIC, read_public_set
+from evaluation.verifiers import VERSION
+from workspace.errors import UserError
+from workspace.manifest import require_manifest
+from workspace.paths import Workspace, safe_name
 from workspace.shards import iterate_rows
 
 ROW_COLUMNS: Final = (
     "row_id", "kind", "setting", "task", "difficulty", "prompt_json", "answer", "verifier",
-    "ground_truth", "fact_id", "form", "doc_ids", "page",
+    "ground_truth", "fact_id", "form", "doc_ids", "table_id", "page",
 )  # fmt: skip
 
 # One row per answer; the problem's own columns are repeated, so that the file stands alone.
@@ -29,6 +47,8 @@ SAMPLES: Final = pa.schema(
         ("score", pa.float64()),  # null: no verdict
         ("outcome", pa.string()),  # evaluation.verifiers.verdict
         ("detail", pa.string()),
+        ("official", pa.string()),  # upstream's own verdict: pass or why not; null: has none
+        ("output", pa.string()),  # the end of what compiler and simulator printed
         ("mentions", pa.bool_()),  # the reference stands in the answer as whole words
         ("task", pa.string()),
         ("difficulty", pa.int32()),
@@ -42,20 +62,78 @@ SAMPLES: Final = pa.schema(
 )
 
 
+class Wanted(NamedTuple):
+    """A benchmark as a user names it."""
+
+    name: str
+    source: Path | None
+
+
 class Problems(NamedTuple):
-    """Rows by benchmark, and test rows that no benchmark takes."""
+    """Problem sets in the order asked for, and test rows that no benchmark takes.
 
-    by_benchmark: dict[str, list[dict[str, Any]]]
+    `dataset_key` is empty when no set is made of rows of the data set.
+    """
+
+    sets: tuple[ProblemSet, ...]
     without_benchmark: int
+    dataset_key: str
 
 
-def read_problems(
-    dataset: Path, benchmarks: Sequence[str], *, limit: int | None, seed: int
+def parse_wanted(text: str) -> Wanted:
+    """`NAME` or `NAME=PATH`. Raises `UserError` for what can be seen to be wrong."""
+    given, separator, place = text.partition("=")
+    name = SHORT_NAMES.get(given, given)
+    safe_name(name)
+    if separator and not place:
+        raise UserError(f"{text!r}: no path follows the =")
+    if separator and name in BENCHMARKS:
+        raise UserError(f"{text!r}: {name} is made of the data set's rows and takes no path")
+    if not separator and name in PUBLIC:
+        raise UserError(f"{name}: give the place of upstream's files, {name}=DIR")
+    return Wanted(name, Path(place).expanduser() if separator else None)
+
+
+def read_problem_sets(
+    workspace: Workspace, dataset: str, benchmarks: Sequence[str], *, limit: int | None, seed: int
 ) -> Problems:
-    """The problems of each benchmark, sorted by row id; `limit` takes a seeded choice of each."""
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in benchmarks}
+    """The problems of each benchmark, sorted by row id; `limit` takes a seeded choice of each.
+
+    Raises `UserError` (`MissingInputError` without a data set) naming what is missing.
+    """
+    wanted = [parse_wanted(text) for text in benchmarks]
+    of_rows = [one.name for one in wanted if one.name in BENCHMARKS]
+    rows, homeless, key = _read_rows(workspace, dataset, of_rows)
+    sets: list[ProblemSet] = []
+    for name, source in wanted:
+        if name in BENCHMARKS:
+            found = choose(rows[name], limit, seed)
+            if found:
+                sets.append(ProblemSet(BENCHMARKS[name], found, hash_rows(found), VERSION))
+        elif source is not None and not source.exists():
+            raise UserError(f"benchmark {name}: {source} does not exist")
+        elif name in PUBLIC and source is not None:
+            cache = workspace.verilog_cache
+            sets.append(read_public_set(name, source, limit=limit, seed=seed, cache=cache))
+        elif source is not None and source.is_file():
+            cache = workspace.verilog_cache
+            sets.append(read_local_set(name, source, limit=limit, seed=seed, cache=cache))
+        else:
+            sets.append(read_harness_set(name, source, limit=limit, seed=seed))
+    return Problems(tuple(sets), homeless, key)
+
+
+def _read_rows(
+    workspace: Workspace, dataset: str, names: Sequence[str]
+) -> tuple[dict[str, list[dict[str, Any]]], int, str]:
+    """Rows by benchmark, how many test rows no benchmark takes, and the data set's key."""
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    if not names:
+        return found, 0, ""
+    folder = workspace.dataset(dataset)
+    manifest = require_manifest(folder, made_by="build_datasets")
     homeless = 0
-    for row in iterate_rows(dataset, "rows", ROW_COLUMNS):
+    for row in iterate_rows(folder, "rows", ROW_COLUMNS):
         if row["kind"] != "test":
             continue
         takers = [b.name for b in BENCHMARKS.values() if b.takes(row)]
@@ -63,10 +141,7 @@ def read_problems(
         for name in takers:
             if name in found:
                 found[name].append(row)
-    for name, rows in found.items():
-        rows.sort(key=lambda row: derive_id(seed, row["row_id"]))
-        found[name] = sorted(rows[:limit], key=lambda row: str(row["row_id"]))
-    return Problems(found, homeless)
+    return found, homeless, manifest.key
 
 
 def prompt_text(row: dict[str, Any]) -> str:

@@ -50,7 +50,7 @@ def summary_of(
         key=plan.key,
         dataset=dataset,
         models=[
-            ModelSummary(label=m.label, path=str(m.path), hash=m.hash, registered=bool(m.name))
+            ModelSummary(label=m.label, path=m.place, hash=m.hash, registered=bool(m.name))
             for m in scored
         ],
         inputs=plan.inputs,
@@ -68,8 +68,9 @@ def sample_rows(
     """Rows of `samples.parquet`: by benchmark, problem, model (baseline first), sample."""
     names = _document_names(workspace)
     rows: list[Row] = []
-    for benchmark, found in problems.by_benchmark.items():
-        for problem in found:
+    for found in problems.sets:
+        benchmark = found.benchmark.name
+        for problem in found.rows:
             shared = _problem_columns(problem, names)
             for model in scored:
                 graded = done[model.label, benchmark].answers[problem["row_id"]]

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from evaluation.benchmarks import BENCHMARKS, Benchmark
-from evaluation.benchmarks.grading import RAN, Graded, mentions
-from evaluation.claims import Claim, claims
-from evaluation.effects import Effects, effects
-from evaluation.power import Power, smallest_visible
+from evaluation.benchmarks import Benchmark
+from evaluation.benchmarks.grading import Graded, mentions, sampled_metrics
 from evaluation.problems import cluster_of
 from evaluation.statistics import (
     CONFIDENCE,
@@ -24,7 +21,6 @@ from evaluation.statistics import (
     mcnemar,
     mean_interval,
     paired_difference,
-    pass_at_k,
     sign_flip_p_value,
 )
 
@@ -54,11 +50,8 @@ class Comparison(Frozen):
     high: float
     wins: int  # problems where the model is better
     losses: int
-    p_value: float  # exact McNemar; sign flips of clusters where one has several answers
+    p_value: float  # exact McNemar, or sign flips where a problem has several samples
     finding: str  # gain | loss | no difference shown
-    effects: Effects | None = None  # None in results of an earlier version; likewise below
-    claims: tuple[Claim, ...] = ()
-    power: Power | None = None
 
 
 class BenchmarkResult(Frozen):
@@ -82,60 +75,56 @@ class BenchmarkResult(Frozen):
     excluded: dict[str, str] = {}  # problems left out of the audited score -> why
 
 
+class Origin(NamedTuple):
+    """What decides which results may be compared; fields as in `BenchmarkResult`."""
+
+    data_hash: str = ""
+    grader_version: str = ""
+    tool_versions: Mapping[str, str] = {}
+    excluded: Mapping[str, str] = {}
+
+
 Answers = Mapping[str, Sequence[Graded]]  # row id -> its samples
 
 
 def summarise(
-    name: str,
+    benchmark: Benchmark,
     rows: Sequence[Mapping[str, Any]],
     answers: Mapping[str, Answers],
     *,
     ks: Sequence[int],
     seed: int,
     seconds: Mapping[str, float],
+    origin: Origin | None = None,
 ) -> BenchmarkResult:
-    """The result of benchmark `name`; `answers` by model, the baseline first."""
-    benchmark = BENCHMARKS[name]
+    """The result of a benchmark; `answers` by model, the baseline first."""
+    origin = origin or Origin()
     by_row = {str(row["row_id"]): dict(row) for row in rows}
-    values = {model: _metrics(benchmark, by_row, graded, ks) for model, graded in answers.items()}
-    clusters = {row_id: cluster_of(row) for row_id, row in by_row.items()}
+    values = {
+        model: _metrics(benchmark, by_row, graded, ks, origin.excluded)
+        for model, graded in answers.items()
+    }
     models = list(answers)
-    samples = max((len(g) for a in answers.values() for g in a.values()), default=0)
     return BenchmarkResult(
-        name=name,
+        name=benchmark.name,
         title=benchmark.title,
         measures=benchmark.measures,
         problems=len(rows),
-        samples_per_problem=samples,
+        samples_per_problem=max((len(g) for a in answers.values() for g in a.values()), default=0),
         metric=benchmark.metric,
         scores={model: _scores(values[model], by_row, seed) for model in models},
         outcomes={model: _outcomes(answers[model]) for model in models},
-        comparisons=_compare_all(benchmark.metric, values, clusters, samples, seed),
+        comparisons=[
+            comparison
+            for model in models[1:]
+            for comparison in _compare(benchmark, models[0], model, values, by_row, seed)
+        ],
         without_verdict=sum(
             g.score is None for a in answers.values() for s in a.values() for g in s
         ),
         seconds=dict(seconds),
+        **origin._asdict(),
     )
-
-
-def _compare_all(
-    metric: str,
-    values: Mapping[str, Mapping[str, Mapping[str, float]]],
-    clusters: Mapping[str, str],
-    samples: int,
-    seed: int,
-) -> list[Comparison]:
-    """Every model against the first, on `metric`."""
-    baseline, *others = values
-    before = values[baseline].get(metric, {})
-    found = [
-        compare(
-            before, values[model].get(metric, {}), clusters,
-            model=model, baseline=baseline, metric=metric, samples=samples, seed=seed,
-        )
-        for model in others
-    ]  # fmt: skip
-    return [comparison for comparison in found if comparison]
 
 
 def _metrics(
@@ -143,6 +132,7 @@ def _metrics(
     rows: Mapping[str, Mapping[str, Any]],
     answers: Answers,
     ks: Sequence[int],
+    excluded: Mapping[str, str],
 ) -> dict[str, dict[str, float]]:
     """Metric -> row id -> value. A problem without any verdict has no value."""
     found: dict[str, dict[str, float]] = {}
@@ -151,22 +141,19 @@ def _metrics(
         if not graded:
             continue
         if benchmark.sampled:
-            values = _sampled(graded, ks)
+            values = sampled_metrics(graded, ks, is_excluded=row_id in excluded)
+        elif benchmark.headline == "accuracy":
+            values = _asked(graded[0], rows[row_id]["answer"])
         else:
-            said = mentions(graded[0].answer, rows[row_id]["answer"])
-            values = {
-                "accuracy": float(graded[0].passed),
-                "mentions": float(graded[0].passed or said),
-            }
+            values = {benchmark.headline: graded[0].score or 0.0}
         for metric, value in values.items():
             found.setdefault(metric, {})[row_id] = value
-    return found
+    return dict(sorted(found.items(), key=lambda item: item[0].startswith("official_")))
 
 
-def _sampled(graded: Sequence[Graded], ks: Sequence[int]) -> dict[str, float]:
-    correct = sum(one.passed for one in graded)
-    values = {f"pass@{k}": pass_at_k(len(graded), correct, k) for k in ks if k <= len(graded)}
-    return {**values, "compiles": sum(one.outcome in RAN for one in graded) / len(graded)}
+def _asked(graded: Graded, reference: str) -> dict[str, float]:
+    said = graded.passed or mentions(graded.answer, reference)
+    return {"accuracy": float(graded.passed), "mentions": float(said)}
 
 
 def _scores(
@@ -185,45 +172,42 @@ def _outcomes(answers: Answers) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def compare(
-    before: Mapping[str, float],
-    after: Mapping[str, float],
-    clusters: Mapping[str, str],
-    *,
-    model: str,
+def _compare(
+    benchmark: Benchmark,
     baseline: str,
-    metric: str,
-    samples: int,
+    model: str,
+    values: Mapping[str, Mapping[str, Mapping[str, float]]],
+    rows: Mapping[str, dict[str, Any]],
     seed: int,
-) -> Comparison | None:
-    """`model` against `baseline`, their values by row id; None when they share no problem."""
+) -> list[Comparison]:
+    """The comparison, or nothing when no problem has a verdict for both."""
+    before = values[baseline].get(benchmark.metric, {})
+    after = values[model].get(benchmark.metric, {})
     shared = sorted(before.keys() & after.keys())
     if not shared:
-        return None
+        return []
     first, second = [before[r] for r in shared], [after[r] for r in shared]
-    groups = [clusters[r] for r in shared]
-    interval = paired_difference(first, second, groups, seed=seed)
-    # McNemar's test takes problems for independent, which several questions on one fact are not.
-    if samples > 1 or len(set(groups)) < len(groups):
-        p_value = sign_flip_p_value(first, second, groups, seed=seed)
+    clusters = [cluster_of(rows[row_id]) for row_id in shared]
+    interval = paired_difference(first, second, clusters, seed=seed)
+    if benchmark.metric != "accuracy":
+        p_value = sign_flip_p_value(first, second, clusters, seed=seed)
     else:
         p_value = mcnemar([v == 1 for v in first], [v == 1 for v in second]).p_value
-    return Comparison(
-        model=model,
-        baseline=baseline,
-        metric=metric,
-        problems=len(shared),
-        difference=interval.value,
-        low=interval.low,
-        high=interval.high,
-        wins=sum(b > a for a, b in zip(first, second, strict=True)),
-        losses=sum(b < a for a, b in zip(first, second, strict=True)),
-        p_value=p_value,
-        finding=_finding(interval, p_value),
-        effects=effects(first, second, groups, seed=seed),
-        claims=tuple(claims(first, second, groups, seed=seed)),
-        power=smallest_visible(first, second, groups, samples=samples),
-    )
+    return [
+        Comparison(
+            model=model,
+            baseline=baseline,
+            metric=benchmark.metric,
+            problems=len(shared),
+            difference=interval.value,
+            low=interval.low,
+            high=interval.high,
+            wins=sum(b > a for a, b in zip(first, second, strict=True)),
+            losses=sum(b < a for a, b in zip(first, second, strict=True)),
+            p_value=p_value,
+            finding=_finding(interval, p_value),
+        )
+    ]
 
 
 def _finding(difference: Interval, p_value: float) -> str:

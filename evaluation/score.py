@@ -1,15 +1,16 @@
-"""Models + a data set's test rows -> scores with intervals, every answer, a report.
+"""Models + benchmarks -> scores with intervals, every answer, a report.
 
     config = ScoreConfig(workspace=Path("workspace"))
     result = run_score(config)                  # result.directory: evaluations/<id>
 
-In: `datasets/<name>/rows` (kind test), models from the registry or folders. Out:
-`evaluations/<id>/` with `results.json`, `samples.parquet`, `report.html` and the manifest; the
-scores of registered models also go into the registry. A shard is one model on one benchmark; its
-answers are kept as they come, so a killed run continues.
+In: models from the registry, folders or endpoints (`evaluation.models`); problems from
+`datasets/<name>/rows` (kind test), public benchmarks, your own files or lm-eval
+(`evaluation.problems`). Out: `evaluations/<id>/` with `results.json`, `samples.parquet`,
+`report.html` and the manifest; the scores of registered models also go into the registry. A shard
+is one model on one benchmark; its answers are kept as they come, so a killed run continues.
 
-The id derives from everything that decides a score: rows, weights, settings, and the versions of
-the simulator and of the libraries. Not covered: promotion gates, models behind an endpoint.
+The id derives from everything that decides a score: problems, weights, settings, and the versions
+of graders, simulator and libraries. Not covered: promotion gates.
 """
 
 from __future__ import annotations
@@ -19,20 +20,24 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version as library_version
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import field_validator
 
 from evaluation import generation, models
-from evaluation.benchmarks import BENCHMARKS
+from evaluation.benchmarks import DEFAULT_BENCHMARKS
+from evaluation.benchmarks.problem_set import ProblemSet
+from evaluation.benchmarks.tasks import Sampling
+from evaluation.benchmarks.verilog.public_set import PUBLIC
+from evaluation.endpoint import Api, Calling
 from evaluation.models import ScoredModel
-from evaluation.problems import SAMPLES, Problems, read_problems
+from evaluation.problems import SAMPLES, Problems, parse_wanted, read_problem_sets
 from evaluation.publication import sample_rows, summary_of
 from evaluation.report import write_report
-from evaluation.results import BenchmarkResult, summarise
-from evaluation.shard import Sampling, ShardResult, run_shard
+from evaluation.results import BenchmarkResult, Origin, summarise
+from evaluation.shard import Engine, Running, ShardResult, run_shard
 from evaluation.verifiers import sandbox, verilog
 from workspace import publish as atomic
 from workspace import registry
@@ -45,7 +50,6 @@ from workspace.manifest import (
     describe_file,
     find_published,
     now,
-    require_manifest,
     stage_key,
     write_manifest,
 )
@@ -55,8 +59,6 @@ from workspace.stage import Shard, ShardReport, StagePlan, StageResult, run
 
 STAGE = "evaluation"
 VERSION = "2"
-
-_DEFAULT_BENCHMARKS = tuple(BENCHMARKS)
 
 
 class ScoreConfig(StageConfig):
@@ -79,11 +81,17 @@ class ScoreConfig(StageConfig):
     models: tuple[str, ...] = setting(
         (),
         position=3,
-        description="NAME, NAME:VERSION, base:NAME or model folders; the first is the baseline",
+        description="NAME, NAME:VERSION, base:NAME, model folders or http://HOST/v1#MODEL, each "
+        "also as LABEL=...; the first is the baseline",
         affects_output=False,
     )
     benchmarks: tuple[str, ...] = setting(
-        _DEFAULT_BENCHMARKS, position=4, description=f"of {', '.join(_DEFAULT_BENCHMARKS)}"
+        DEFAULT_BENCHMARKS,
+        position=4,
+        description="of the data set: open_book, closed_book, table_qa, rtl_completion; in "
+        f"upstream's files, as NAME=DIR: {', '.join(PUBLIC)}; your own: NAME=FILE.jsonl; lm-eval "
+        "tasks: NAME, or NAME=DIR with their YAML",
+        affects_output=False,  # what they hold is among the inputs
     )
     limit: int | None = setting(
         None, position=5, ge=1, description="problems of each benchmark (default: all)"
@@ -108,14 +116,49 @@ class ScoreConfig(StageConfig):
         description="processor threads of a model, 0 for all cores",
         affects_output=False,
     )
+    max_answer_tokens: int | None = setting(
+        None,
+        position=13,
+        ge=1,
+        le=131_072,
+        description="most tokens of an answer (default: each benchmark's own; raise it for models "
+        "that reason first)",
+    )
+    engine: Engine = setting(
+        "transformers", position=14, description="what computes the answers of model folders"
+    )
+    endpoint_api: Api = setting(
+        "chat", position=15, description="form of endpoints: chat, or completions of plain text"
+    )
+    api_key_env: str = setting(
+        "",
+        position=16,
+        description="environment variable that holds the endpoints' key; empty: no key",
+        affects_output=False,
+    )
+    concurrency: int = setting(
+        4, position=17, ge=1, le=256, description="requests at a time", affects_output=False
+    )
+    request_timeout_s: int = setting(
+        300, position=18, ge=1, le=7200, description="seconds for an answer", affects_output=False
+    )
+    request_tries: int = setting(
+        5,
+        position=19,
+        ge=1,
+        le=20,
+        description="tries of a request that fails in passing (lost connection, 429, 5xx)",
+        affects_output=False,
+    )
 
     @field_validator("benchmarks")
     @classmethod
-    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = sorted(set(value) - BENCHMARKS.keys())
-        if unknown or not value:
-            raise ValueError(f"benchmarks are {', '.join(BENCHMARKS)}, not {', '.join(unknown)}")
-        return tuple(name for name in BENCHMARKS if name in value)
+    def _each_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        names = [parse_wanted(text).name for text in value]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice or not value:
+            raise ValueError(f"{twice[0]} is there twice" if twice else "name at least one")
+        return value
 
     @field_validator("ks")
     @classmethod
@@ -125,48 +168,75 @@ class ScoreConfig(StageConfig):
         return tuple(sorted({1, *value}))
 
 
+class _Survey(NamedTuple):
+    """What is scored, read once for each step of the stage."""
+
+    plan: StagePlan
+    models: list[ScoredModel]
+    problems: Problems
+
+    def problem_set(self, name: str) -> ProblemSet:
+        return next(found for found in self.problems.sets if found.benchmark.name == name)
+
+
 def plan(config: ScoreConfig) -> StagePlan:
     """What is to be scored. Raises `MissingInputError` without a data set or a model."""
+    return _survey(config).plan
+
+
+def _survey(config: ScoreConfig) -> _Survey:
     workspace = Workspace(config.workspace)
-    dataset = require_manifest(workspace.dataset(config.dataset), made_by="build_datasets")
-    scored = _models(config)
-    dtype = generation.best_dtype() if config.dtype == "auto" else config.dtype
-    inputs = {
-        "dataset": dataset.key,
-        **{f"model {model.label}": model.hash for model in scored},
-        "dtype": dtype,
-        "simulator": verilog.tool_version(),
-        **{name: library_version(name) for name in ("lm-eval", "transformers", "torch")},
-    }
-    key = stage_key(STAGE, VERSION, config.fingerprint(), inputs)
-    directory = workspace.evaluation(key[:12])
-    problems = _problems(config)
-    pairs = [
-        (model.label, name)
-        for model in scored
-        for name, rows in problems.by_benchmark.items()
-        if rows
-    ]
-    if not pairs:
+    problems = read_problem_sets(
+        workspace, config.dataset, config.benchmarks, limit=config.limit, seed=config.seed
+    )
+    wanted = config.models or (f"base:{config.name}", config.name)
+    scored = models.resolve(workspace, wanted)
+    if config.engine == "vllm" and any(model.path for model in scored):
+        generation.require_vllm()
+    if not problems.sets:
         raise MissingInputError(
             f"data set {config.dataset!r} has no test rows for {', '.join(config.benchmarks)}: "
             "build it with more documents, or score other benchmarks"
         )
+    inputs = _inputs(config, scored, problems)
+    key = stage_key(STAGE, VERSION, config.fingerprint(), inputs)
+    directory = workspace.evaluation(key[:12])
+    pairs = [(model.label, found) for model in scored for found in problems.sets]
     shards = tuple(
-        Shard(index, pair, units=len(problems.by_benchmark[pair[1]]) * _samples(config, pair[1]))
-        for index, pair in enumerate(pairs)
+        Shard(
+            index,
+            (label, found.benchmark.name),
+            units=len(found.rows) * (found.answers_per_problem or config.samples_per_problem),
+        )
+        for index, (label, found) in enumerate(pairs)
     )
-    return StagePlan(STAGE, key, directory, shards, inputs, find_published(directory, key))
+    planned = StagePlan(STAGE, key, directory, shards, inputs, find_published(directory, key))
+    return _Survey(planned, scored, problems)
+
+
+def _inputs(
+    config: ScoreConfig, scored: Sequence[ScoredModel], problems: Problems
+) -> dict[str, str]:
+    inputs = {f"model {model.label}": model.hash for model in scored}
+    for found in problems.sets:
+        inputs[f"benchmark {found.benchmark.name}"] = found.data_hash
+        inputs[f"grader {found.benchmark.name}"] = found.grader_version
+    if problems.dataset_key:
+        inputs["dataset"] = problems.dataset_key
+    if any(model.path for model in scored):
+        inputs["dtype"] = generation.best_dtype() if config.dtype == "auto" else config.dtype
+    inputs["simulator"] = verilog.tool_version()
+    return inputs | {name: library_version(name) for name in ("lm-eval", "transformers", "torch")}
 
 
 def process(config: ScoreConfig, shard: Shard, progress: Progress = quiet) -> ShardReport:
     """Generate and grade one model's answers to one benchmark."""
-    planned = plan(config)
-    if planned.published is not None:
+    survey = _survey(config)
+    if survey.plan.published is not None:
         return ShardReport(shard.index)
     label, name = shard.items
     with progress(f"{label} on {name}", shard.units, "answers") as advance:
-        result = _run(config, planned, shard, advance)
+        result = _run(config, survey, shard, advance)
     graded = [one for answers in result.answers.values() for one in answers]
     return ShardReport(
         shard.index,
@@ -177,43 +247,57 @@ def process(config: ScoreConfig, shard: Shard, progress: Progress = quiet) -> Sh
 
 
 def _run(
-    config: ScoreConfig, planned: StagePlan, shard: Shard, advance: Callable[[int], None]
+    config: ScoreConfig, survey: _Survey, shard: Shard, advance: Callable[[int], None]
 ) -> ShardResult:
     label, name = shard.items
-    model = next(model for model in _models(config) if model.label == label)
+    model = next(model for model in survey.models if model.label == label)
     sampling = Sampling(
-        samples=_samples(config, name),
+        samples=config.samples_per_problem,
         ks=config.ks,
         temperature=config.temperature,
         seed=config.seed,
-        batch_size=config.batch_size,
-        dtype=planned.inputs["dtype"],
-        threads=config.workers,
+        max_answer_tokens=config.max_answer_tokens,
+        chat=model.endpoint is None or config.endpoint_api == "chat",
     )
-    folder = planned.work / f"{shard.index:03d}-{name}"
-    rows = _problems(config).by_benchmark[name]
-    return run_shard(folder, BENCHMARKS[name], model, rows, sampling, advance)
+    running = Running(
+        engine=config.engine,
+        batch_size=config.batch_size,
+        dtype=survey.plan.inputs.get("dtype", ""),
+        threads=config.workers,
+        calling=Calling(
+            api=config.endpoint_api,
+            api_key_env=config.api_key_env,
+            concurrency=config.concurrency,
+            timeout_s=config.request_timeout_s,
+            max_tries=config.request_tries,
+        ),
+    )
+    folder = survey.plan.work / f"{shard.index:03d}-{name}"
+    return run_shard(folder, survey.problem_set(name), model, sampling, running, advance)
 
 
 def publish(config: ScoreConfig, plan: StagePlan) -> Manifest:
     """Merge the shards, which must be done, into results, samples and the report."""
-    problems = _problems(config)
-    scored = _models(config)
-    done = {shard.items: _run(config, plan, shard, lambda n: None) for shard in plan.shards}
+    survey = _survey(config)
+    scored, problems = survey.models, survey.problems
+    done = {shard.items: _run(config, survey, shard, lambda n: None) for shard in plan.shards}
     results = [
         summarise(
-            name,
-            rows,
-            {model.label: done[model.label, name].answers for model in scored},
+            found.benchmark,
+            found.rows,
+            {model.label: done[model.label, found.benchmark.name].answers for model in scored},
             ks=config.ks,
             seed=config.seed,
-            seconds={model.label: round(done[model.label, name].seconds, 1) for model in scored},
+            seconds={
+                model.label: round(done[model.label, found.benchmark.name].seconds, 1)
+                for model in scored
+            },
+            origin=_origin(found),
         )
-        for name, rows in problems.by_benchmark.items()
-        if rows
+        for found in problems.sets
     ]
     samples = sample_rows(Workspace(config.workspace), problems, scored, done)
-    summary = summary_of(config.dataset, plan, scored, results)
+    summary = summary_of(config.dataset if problems.dataset_key else "", plan, scored, results)
     folder = plan.directory
     atomic.write_json(folder / "results.json", summary.model_dump(mode="json"))
     with atomic.atomic_path(folder / "samples.parquet") as path:
@@ -226,6 +310,13 @@ def publish(config: ScoreConfig, plan: StagePlan) -> Manifest:
     return manifest
 
 
+def _origin(problems: ProblemSet) -> Origin:
+    tools = {"lm-eval": library_version("lm-eval")}
+    if problems.benchmark.sampled:
+        tools |= {"simulator": verilog.tool_version(), "sandbox": sandbox.level()}
+    return Origin(problems.data_hash, problems.grader_version, tools, problems.prepare())
+
+
 def _manifest(
     config: ScoreConfig,
     plan: StagePlan,
@@ -234,7 +325,7 @@ def _manifest(
     answers: int,
 ) -> Manifest:
     folder = plan.directory
-    rows = {name: len(found) for name, found in problems.by_benchmark.items()}
+    rows = {found.benchmark.name: len(found.rows) for found in problems.sets}
     rejects = _without_verdict(done.values())
     if problems.without_benchmark:
         rejects["no_benchmark"] = problems.without_benchmark
@@ -280,20 +371,6 @@ def run_score(config: ScoreConfig, progress: Progress = quiet) -> StageResult:
     """Plan, process and publish in this process, with the stage's lock held."""
     with stage_lock(Workspace(config.workspace), STAGE):
         return run(config, plan, process, publish, progress)
-
-
-def _models(config: ScoreConfig) -> list[ScoredModel]:
-    wanted = config.models or (f"base:{config.name}", config.name)
-    return models.resolve(Workspace(config.workspace), wanted)
-
-
-def _problems(config: ScoreConfig) -> Problems:
-    folder = Workspace(config.workspace).dataset(config.dataset)
-    return read_problems(folder, config.benchmarks, limit=config.limit, seed=config.seed)
-
-
-def _samples(config: ScoreConfig, benchmark: str) -> int:
-    return config.samples_per_problem if BENCHMARKS[benchmark].sampled else 1
 
 
 def _without_verdict(results: Iterable[ShardResult]) -> dict[str, int]:

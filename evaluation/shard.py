@@ -10,31 +10,35 @@ import functools
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from evaluation import generation
-from evaluation.benchmarks import Benchmark
-from evaluation.benchmarks.grading import Graded, unpack
-from evaluation.benchmarks.tasks import write_task
+from evaluation import endpoint, generation
+from evaluation.benchmarks.grading import Graded
+from evaluation.benchmarks.harness_tasks import task_manager
+from evaluation.benchmarks.problem_set import HarnessTasks, ProblemSet
+from evaluation.benchmarks.tasks import Sampling
+from evaluation.endpoint import Calling
 from evaluation.journal import Journal
 from evaluation.models import ScoredModel
 from workspace import publish
+from workspace.errors import TransientError
+
+Engine = Literal["transformers", "vllm"]
 
 
 @dataclass(frozen=True)
-class Sampling:
-    """How answers are drawn."""
+class Running:
+    """What computes the answers of a folder, and how endpoints are asked."""
 
-    samples: int
-    ks: tuple[int, ...]
-    temperature: float
-    seed: int
+    engine: Engine
     batch_size: int
     dtype: str
     threads: int  # 0: all cores
+    calling: Calling
 
 
 @dataclass(frozen=True)
@@ -46,42 +50,62 @@ class ShardResult:
     seconds: float
 
 
+class NoVerdictError(TransientError):
+    """The machine failed to judge some answers; they and all verdicts so far are kept."""
+
+
 def run_shard(
     folder: Path,
-    benchmark: Benchmark,
+    problems: ProblemSet,
     model: ScoredModel,
-    rows: Sequence[dict[str, Any]],
     sampling: Sampling,
+    running: Running,
     advance: Callable[[int], None] = lambda n: None,
 ) -> ShardResult:
-    """Do the shard, or read what was done before. Idempotent; goes on after a kill."""
+    """Do the shard, or read what was done before. Idempotent; goes on after a kill.
+
+    Raises `NoVerdictError` when answers to a public benchmark could not be judged.
+    """
     done = folder / "graded.json"
     if done.exists():
         return _read(done)
     started = time.monotonic()
-    tasks = write_task(
-        folder,
-        benchmark,
-        rows,
-        samples=sampling.samples,
-        ks=sampling.ks,
-        temperature=sampling.temperature,
-    )
+    tasks = problems.tasks(folder, sampling)
     _quieten()
-    journal = Journal(folder / "answers.jsonl")
-    lm = generation.journaled(
-        generation.load(model.path, sampling.dtype, sampling.threads),
-        journal,
-        seed=sampling.seed,
-        batch_size=sampling.batch_size,
-        advance=advance,
-    )
-    answers, metrics = _evaluate(lm, benchmark, tasks)
+    lm = _open_model(model, Journal(folder / "answers.jsonl"), sampling, running, advance)
+    results = _evaluate(lm, tasks, chat=sampling.chat)
+    answers = problems.graded(results)
+    if problems.benchmark.has_official:
+        _refuse_without_verdict(problems.benchmark.name, answers)
     publish.write_json(
         done,
-        {"answers": answers, "lm_eval": metrics, "seconds": time.monotonic() - started},
+        {
+            "answers": answers,
+            "lm_eval": _aggregates(results["results"].get(problems.benchmark.name, {})),
+            "seconds": time.monotonic() - started,
+        },
     )
     return _read(done)
+
+
+def _open_model(
+    model: ScoredModel,
+    journal: Journal,
+    sampling: Sampling,
+    running: Running,
+    advance: Callable[[int], None],
+) -> Any:
+    if model.endpoint is not None:
+        return endpoint.journaled(
+            model.endpoint, running.calling, journal, seed=sampling.seed, advance=advance
+        )
+    assert model.path is not None, "a folder or an endpoint"
+    drawing = generation.Drawing(journal, sampling.seed, running.batch_size, advance)
+    if running.engine == "vllm":
+        return generation.journaled_vllm(model.path, running.dtype, drawing)
+    return generation.journaled(
+        generation.load(model.path, running.dtype, running.threads), drawing
+    )
 
 
 def _quieten() -> None:
@@ -92,37 +116,46 @@ def _quieten() -> None:
 
     datasets.disable_progress_bars()
     transformers.utils.logging.disable_progress_bar()
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    logging.getLogger("lm_eval").setLevel(logging.CRITICAL)
     # Its bar over the prompts has no switch of its own.
     lm_eval.api.task.tqdm = functools.partial(lm_eval.api.task.tqdm, disable=True)
 
 
-def _evaluate(
-    lm: Any, benchmark: Benchmark, tasks: Path
-) -> tuple[dict[str, list[list[Any]]], dict[str, float]]:
-    """Run lm-eval; graded answers by row id, and its aggregates."""
+def _evaluate(lm: Any, tasks: HarnessTasks, *, chat: bool) -> Mapping[str, Any]:
+    """Run lm-eval; `chat` puts the prompts into the model's chat form."""
     import lm_eval
-    from lm_eval.tasks import TaskManager
 
-    found = lm_eval.simple_evaluate(
+    results: Mapping[str, Any] = lm_eval.simple_evaluate(
         model=lm,
-        tasks=[benchmark.name],
-        task_manager=TaskManager(include_path=str(tasks), include_defaults=False),
-        apply_chat_template=True,
+        tasks=tasks.tasks,
+        task_manager=task_manager(tasks.include_path),
+        samples=tasks.samples,
+        apply_chat_template=chat,
         log_samples=True,
         bootstrap_iters=0,  # intervals are ours: clustered by problem
         confirm_run_unsafe_code=True,  # graded in the sandbox of evaluation.verifiers
     )
-    answers = {
-        sample["doc"]["row_id"]: [list(unpack(text)) for text in sample["filtered_resps"][0]]
-        for sample in found["samples"][benchmark.name]
-    }
-    metrics = {
+    return results
+
+
+def _refuse_without_verdict(name: str, answers: Mapping[str, list[Graded]]) -> None:
+    """A public score with holes would be compared with whole ones."""
+    found = [one for graded in answers.values() for one in graded if one.score is None]
+    if found:
+        reasons = Counter(one.outcome for one in found)
+        raise NoVerdictError(
+            f"{name}: {len(found)} answers have no verdict "
+            f"({', '.join(f'{count} {why}' for why, count in sorted(reasons.items()))}): run "
+            "again, what was generated and judged is kept"
+        )
+
+
+def _aggregates(found: Mapping[str, Any]) -> dict[str, float]:
+    return {
         name.removesuffix(",graded"): float(value)
-        for name, value in found["results"][benchmark.name].items()
+        for name, value in found.items()
         if name.endswith(",graded") and "_stderr" not in name
     }
-    return answers, metrics
 
 
 def _read(done: Path) -> ShardResult:

@@ -9,22 +9,17 @@ import sys
 from dataclasses import replace
 
 from evaluation import score as stage
-from evaluation.published import read_summary
 from evaluation.score import ScoreConfig
 from flows._cli import main, stage_door
-from flows._scores import leaderboard_place, score_lines, score_rows
+from flows._scores import read_evaluation, score_lines, score_rows
 from flows._summary import Summary, summarise_stage
 from workspace.stage import StageResult
 
 
 def summarise(result: StageResult) -> Summary:
     """The stage's summary with the scores."""
-    summary = summarise_stage("score")(result)
-    return replace(
-        summary,
-        notes=score_lines(read_summary(result.directory)),
-        places={**(summary.places or {}), **leaderboard_place(result.directory)},
-    )
+    lines = score_lines(read_evaluation(result.directory))
+    return replace(summarise_stage("score")(result), notes=lines)
 
 
 DOOR = replace(stage_door("score", ScoreConfig, stage, __doc__), summarise=summarise)
@@ -36,7 +31,7 @@ if __name__ == "__main__":
 from prefect import flow  # noqa: E402
 
 from flows._options import flow_options  # noqa: E402
-from tasks.score import SCORE, show_scores, update_leaderboard  # noqa: E402
+from tasks.score import SCORE, show_scores  # noqa: E402
 from tasks.stage import run_stage  # noqa: E402
 
 
@@ -44,6 +39,5 @@ from tasks.stage import run_stage  # noqa: E402
 def score(config: ScoreConfig) -> StageResult:
     """Score models on a data set's test questions, the first as the baseline of the others."""
     result = run_stage(SCORE, config)
-    update_leaderboard(config.workspace)
-    show_scores(result, score_rows(read_summary(result.directory)))
+    show_scores(result, score_rows(read_evaluation(result.directory)))
     return result

@@ -47,11 +47,6 @@ class Workspace:
         return self.evaluations / safe_name(evaluation_id)
 
     @property
-    def leaderboard(self) -> Path:
-        """The page and the JSON of all evaluations, without their suffix."""
-        return self.evaluations / "leaderboard"
-
-    @property
     def models(self) -> Path:
         return self.root / "models"
 
@@ -64,6 +59,11 @@ class Workspace:
     def cache(self) -> Path:
         """What can be made again at any time."""
         return self.root / ".cache"
+
+    @property
+    def verilog_cache(self) -> Path:
+        """Recorded references and judgements of Verilog answers, by content."""
+        return self.cache / "verilog"
 
     @property
     def llm(self) -> Path:

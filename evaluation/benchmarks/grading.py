@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -30,6 +30,8 @@ class Graded(NamedTuple):
     score: float | None
     outcome: str
     detail: str
+    official: str | None = None  # "pass" or why upstream's own rules refuse it; None: has none
+    output: str = ""  # the end of what compiler and simulator printed
 
     @property
     def passed(self) -> bool:
@@ -56,7 +58,9 @@ def grade(responses: Sequence[Sequence[str]], docs: Sequence[dict[str, Any]]) ->
 
 
 def _pack(answer: str, verdict: Verdict) -> str:
-    return json.dumps([answer, verdict.score, verdict.outcome, verdict.detail])
+    return json.dumps(
+        Graded(answer, verdict.score, verdict.outcome, verdict.detail, output=verdict.output)
+    )
 
 
 def unpack(text: str) -> Graded:
@@ -76,13 +80,31 @@ def accuracy(doc: dict[str, Any], results: Sequence[Any]) -> dict[str, float]:
 
 
 def pass_rates(doc: dict[str, Any], results: Sequence[Any]) -> dict[str, float]:
-    """Metrics of a sampled problem: pass@k for each k that its graded samples allow."""
+    """Metrics of a sampled problem: pass@k for each k that its graded samples allow.
+
+    The problem counts for the official rates alone when `doc` says why it is excluded.
+    """
     graded = [one for one in map(unpack, results[0]) if one.score is not None]
     if not graded:
         return {}
-    correct = sum(one.passed for one in graded)
-    rates = {f"pass@{k}": pass_at_k(len(graded), correct, k) for k in range(1, len(graded) + 1)}
-    return {**rates, "compiles": sum(one.outcome in RAN for one in graded) / len(graded)}
+    return sampled_metrics(graded, range(1, len(graded) + 1), is_excluded=bool(doc["excluded"]))
+
+
+def sampled_metrics(
+    graded: Sequence[Graded], ks: Iterable[int], *, is_excluded: bool
+) -> dict[str, float]:
+    """pass@k by our verdicts, and by upstream's where the answers have them; share that ran."""
+    total, values = len(graded), dict[str, float]()
+    counts = {"": sum(one.passed for one in graded)}
+    if all(one.official is not None for one in graded):
+        counts["official_"] = sum(one.official == "pass" for one in graded)
+    if is_excluded:
+        del counts[""]
+    for rules, correct in counts.items():
+        values |= {f"{rules}pass@{k}": pass_at_k(total, correct, k) for k in ks if k <= total}
+    if not is_excluded:
+        values["compiles"] = sum(one.outcome in RAN for one in graded) / total
+    return values
 
 
 def mentions(answer: str, reference: str) -> bool:

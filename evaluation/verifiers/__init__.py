@@ -19,10 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Final
 
 from evaluation.verifiers import alias, choice, exact, items, numeric, verilog
 from evaluation.verifiers.verdict import Verdict
 from workspace.errors import UserError
+
+VERSION: Final = "1"  # part of a score's identity: raise it when any verdict may change
 
 KINDS: Mapping[str, Callable[[str, str], Verdict]] = MappingProxyType(
     {
@@ -47,4 +50,4 @@ def verify(kind: str, ground_truth: str, answer: str) -> Verdict:
     return KINDS[kind](ground_truth, answer)
 
 
-__all__ = ["KINDS", "Verdict", "verify"]
+__all__ = ["KINDS", "VERSION", "Verdict", "verify"]

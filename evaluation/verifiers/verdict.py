@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+OUTPUT_CHARS: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,7 @@ class Verdict:
     score: float | None
     outcome: str
     detail: str = ""
+    output: str = ""  # the end of what a tool printed, at most OUTPUT_CHARS
 
     @property
     def passed(self) -> bool:

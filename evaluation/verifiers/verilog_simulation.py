@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from evaluation.verifiers import sandbox
 from evaluation.verifiers.sandbox import Finished, Limits
-from evaluation.verifiers.verdict import Verdict
+from evaluation.verifiers.verdict import OUTPUT_CHARS, Verdict
 from evaluation.verifiers.verilog_code import check_raw, clean_code, is_preprocessed
 from evaluation.verifiers.verilog_stimulus import Port
 
@@ -235,7 +235,8 @@ def _verdict(finished: Finished, failure: str) -> Verdict | None:
     if finished.code == 0:
         return None
     said = (finished.stderr or finished.stdout).strip()
-    return Verdict(0.0, failure, said[:200] or f"exit code {finished.code}")
+    detail = said[:200] or f"exit code {finished.code}"
+    return Verdict(0.0, failure, detail, said[-OUTPUT_CHARS:])
 
 
 def _read_ports(compiled: str, top: str) -> list[Port] | Verdict:

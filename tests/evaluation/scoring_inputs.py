@@ -98,3 +98,24 @@ def write_tiny_model(folder: Path, seed: int) -> Path:
     LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+STEP = "Prob001_step"
+STEP_HEADER = "module TopModule(input clk, input reset, output reg [3:0] q);\n"
+STEP_BODY = "  always @(posedge clk) q <= reset ? 4'd1 : q + 4'd3;\n"
+STEP_RIGHT = f"{STEP_HEADER}{STEP_BODY}endmodule\n"
+STEP_WRONG = STEP_RIGHT.replace("4'd3", "4'd5")
+
+
+def write_step_benchmark(folder: Path, problems: int = 1) -> Path:
+    """The self-test's counter as so many problems in the layout of VerilogEval v2."""
+    from evaluation.benchmarks.verilog import self_test
+
+    folder.mkdir(parents=True)
+    for number in range(1, problems + 1):
+        name = STEP.replace("001", f"{number:03d}")
+        (folder / f"{name}_prompt.txt").write_text(f"Step {number} by three.\n\n{STEP_HEADER}")
+        (folder / f"{name}_ifc.txt").write_text(STEP_HEADER)
+        (folder / f"{name}_ref.sv").write_text(self_test._REFERENCE)
+        (folder / f"{name}_test.sv").write_text(self_test._BENCH)
+    return folder

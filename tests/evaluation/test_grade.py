@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scoring_inputs import STEP as NAME
+from scoring_inputs import STEP_BODY as BODY
+from scoring_inputs import STEP_RIGHT as RIGHT
+from scoring_inputs import STEP_WRONG as WRONG
+from scoring_inputs import write_step_benchmark
 
 from evaluation import grade
 from evaluation.benchmarks.verilog import grader, self_test
@@ -26,23 +31,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 V2 = "verilog_eval_v2_code_complete"
-NAME = "Prob001_step"
-INTERFACE = "module TopModule(input clk, input reset, output reg [3:0] q);\n"
-BODY = "  always @(posedge clk) q <= reset ? 4'd1 : q + 4'd3;\n"
-RIGHT = f"{INTERFACE}{BODY}endmodule\n"
-WRONG = RIGHT.replace("4'd3", "4'd5")
 
 
 @pytest.fixture
 def benchmark(tmp_path: Path) -> Path:
-    """One problem in the layout of VerilogEval v2: the self-test's counter."""
-    folder = tmp_path / "dataset"
-    folder.mkdir()
-    (folder / f"{NAME}_prompt.txt").write_text(f"Step by three.\n\n{INTERFACE}")
-    (folder / f"{NAME}_ifc.txt").write_text(INTERFACE)
-    (folder / f"{NAME}_ref.sv").write_text(self_test._REFERENCE)
-    (folder / f"{NAME}_test.sv").write_text(self_test._BENCH)
-    return folder
+    return write_step_benchmark(tmp_path / "dataset")
 
 
 class Run:

@@ -1,7 +1,7 @@
 """Answers made elsewhere (JSONL in), verdicts (JSONL out).
 
 In, one JSON object a line: `task_id`, `sample` (a number), `answer` (the model's text). Out, one a
-line: `task_id`, `sample`, `verdict` (`pass`, or why not), `detail`, `official`, `key`.
+line: `task_id`, `sample`, `verdict` (`pass`, or why not), `detail`, `official`, `key`, `output`.
 
 Verdicts are appended while they come, so that a killed run continues: a line counts again when its
 `key`, a hash of everything it depends on, is still the same. At the end the file is put in order.
@@ -29,7 +29,10 @@ class Answer(NamedTuple):
 
 
 class VerdictLine(NamedTuple):
-    """One line of the verdicts. `official` is "pass" or upstream's reason."""
+    """One line of the verdicts. `official` is "pass" or upstream's reason.
+
+    `output` is the end of what compiler and simulator printed.
+    """
 
     task_id: str
     sample: int
@@ -37,6 +40,7 @@ class VerdictLine(NamedTuple):
     detail: str
     official: str
     key: str
+    output: str = ""
 
 
 def read_answers(path: Path, known: Collection[str]) -> list[Answer]:
@@ -87,40 +91,45 @@ def _parse(line: bytes, where: str) -> Answer:
 
 
 class Verdicts:
-    """The verdicts' file while a run goes on. One writer."""
+    """The verdicts' file while a run goes on. One writer.
 
-    def __init__(self, path: Path) -> None:
+    Without a file they are in memory alone; a killed run then goes on from the cache.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self.known: dict[tuple[str, int], VerdictLine] = {}
-        if path.exists():
-            self._read()
+        if path is not None and path.exists():
+            self._read(path)
 
-    def _read(self) -> None:
-        data = self.path.read_bytes()
+    def _read(self, path: Path) -> None:
+        data = path.read_bytes()
         whole = data.rfind(b"\n") + 1
         for number, line in enumerate(data[:whole].splitlines(), 1):
             try:
                 verdict = VerdictLine(**json.loads(line))
             except (ValueError, TypeError) as error:
                 raise UserError(
-                    f"{self.path}, line {number}, is no verdict of this program: "
+                    f"{path}, line {number}, is no verdict of this program: "
                     "give another --out, or remove the file"
                 ) from error
             self.known[verdict.task_id, verdict.sample] = verdict
         if whole < len(data):  # a line that a kill tore
-            with self.path.open("r+b") as stream:
+            with path.open("r+b") as stream:
                 stream.truncate(whole)
 
     def add(self, lines: Iterable[VerdictLine]) -> None:
         """Append. A kill of this process loses nothing; `finish` makes it durable."""
         added = list(lines)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab") as stream:
-            stream.write("".join(map(_text, added)).encode())
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab") as stream:
+                stream.write("".join(map(_text, added)).encode())
         self.known.update({(line.task_id, line.sample): line for line in added})
 
     def finish(self, lines: Iterable[VerdictLine]) -> None:
         """Publish the verdicts of this run alone, in order."""
+        assert self.path is not None, "has a file"
         publish.write_text(self.path, "".join(map(_text, lines)))
 
 

@@ -39,13 +39,13 @@ from evaluation.benchmarks.verilog.recording import (
 )
 from evaluation.benchmarks.verilog.self_judging import judging_bench, read_verdict
 from evaluation.verifiers import sandbox, verilog_simulation
-from evaluation.verifiers.verdict import Verdict
+from evaluation.verifiers.verdict import OUTPUT_CHARS, Verdict
 from evaluation.verifiers.verilog import tool_version
 from evaluation.verifiers.verilog_code import extract_code, tokens_of
 from evaluation.verifiers.verilog_golden import Sample, compare_samples
 from evaluation.verifiers.verilog_simulation import Driven
 
-VERSION: Final = "2"  # part of a score's identity: raise it when any judgement may change
+VERSION: Final = "3"  # part of a score's identity: raise it when any judgement may change
 MIN_CPU_S: Final = 2
 GOLDEN_CPU_S: Final = 120
 GOLDEN_OUTPUT_BYTES: Final = 64 << 20
@@ -60,11 +60,13 @@ class Judgement:
     """`outcome` as in `Verdict`, or `unusable:*` when the problem cannot be run here.
 
     `official` is empty when upstream's rules call the answer right, else why they do not.
+    `output` is the end of what compiler and simulator printed, with `MARK` for the run's mark.
     """
 
     outcome: str
     detail: str
     official: str
+    output: str = ""
 
     @property
     def without_verdict(self) -> bool:
@@ -181,7 +183,7 @@ class ProblemGrader:
             code, cpu_s, 2 * golden.stdout_bytes + COMPILED_BYTES, "0", trusted=False
         )
         if isinstance(found, Verdict):
-            return Judgement(found.outcome, found.detail, found.outcome)
+            return Judgement(found.outcome, found.detail, found.outcome, found.output)
         warned = official.refusal(self.problem.benchmark, found.warnings, timeout=golden.timeout)
         if self.problem.self_judging:
             exact = audited = read_verdict(found.stdout, MARK)
@@ -189,7 +191,12 @@ class ProblemGrader:
             exact = audited = self._compare(found.stdout, 0)
             if self.forgiven and not exact.passed:
                 audited = self._compare(found.stdout, self.forgiven)
-        return Judgement(audited.outcome, audited.detail, warned if exact.passed else exact.outcome)
+        return Judgement(
+            audited.outcome,
+            audited.detail,
+            warned if exact.passed else exact.outcome,
+            f"{found.warnings}{found.stdout}"[-OUTPUT_CHARS:],
+        )
 
     def _compare(self, stdout: str, forgiven: int) -> Verdict:
         """Verdict on what the recording bench printed of a candidate."""
@@ -232,7 +239,11 @@ class ProblemGrader:
         if spare < _SPARE_DISK_BYTES and (short or isinstance(driven, Verdict)):
             return _DISK_FULL
         if isinstance(driven, Verdict):
-            return replace(driven, detail=driven.detail.replace(mark, MARK))
+            return replace(
+                driven,
+                detail=driven.detail.replace(mark, MARK),
+                output=driven.output.replace(mark, MARK),
+            )
         if MARK in driven.stdout:
             return Verdict(0.0, "runtime", "the placeholder of the mark in the output")
         return driven._replace(stdout=driven.stdout.replace(mark, MARK))

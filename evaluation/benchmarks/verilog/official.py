@@ -23,6 +23,11 @@ _V2_LETTERS = (
 )
 
 
+def has_rules(benchmark: str) -> bool:
+    """Whether upstream has an analyser of its own; a set of your own has not."""
+    return benchmark.startswith(("verilog_eval_", "rtllm_"))
+
+
 def refusal(benchmark: str, warnings: str, *, timeout: bool) -> str:
     """Why upstream calls a right simulation wrong, "" when it does not.
 

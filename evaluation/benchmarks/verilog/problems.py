@@ -3,7 +3,9 @@
     problems = read_benchmark("verilog_eval_v2_code_complete", folder)
 
 In: `*_prompt.txt *_ref.sv *_test.sv *_ifc.txt` (VerilogEval v2), a JSONL file or the folder that
-holds it (v1), one folder a design with `testbench.v` and `verified_*.v` (RTLLM v1.1).
+holds it (v1), one folder a design with `testbench.v` and `verified_*.v` (RTLLM v1.1; v2.0 has the
+same below folders by category).
+Your own problems with test benches: `local_set`, a JSONL file (`benchmarks/local_set`).
 A missing file is a `UserError` that names it: a benchmark with holes has another score.
 """
 
@@ -17,6 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from evaluation.benchmarks.local_set.lines import read_lines, the_module
 from evaluation.verifiers.verilog_code import tokens_of, units_of
 from workspace.errors import UserError
 
@@ -35,16 +38,13 @@ class Problem:
     reference_top: str
     interface: str = ""  # stands before an answer that is only the module's body
     side_files: tuple[tuple[str, bytes], ...] = ()  # name and content, read by the bench
-
-    @property
-    def self_judging(self) -> bool:
-        """Whether the bench itself prints the verdict."""
-        return self.benchmark.startswith("rtllm")
+    self_judging: bool = False  # the bench itself prints the verdict
 
     def digest(self) -> str:
         """Changes with anything that a verdict may depend on."""
         parts = [self.benchmark, self.task_id, self.top, self.bench, self.reference]
         parts += [self.reference_top, self.interface, repr(self.side_files)]
+        parts += [str(self.self_judging)]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -72,16 +72,16 @@ def _read_v2(name: str, folder: Path) -> list[Problem]:
 
 
 def _read_v2_problem(name: str, folder: Path, task_id: str) -> Problem:
-    _text(folder / f"{task_id}_prompt.txt")
+    read_text(folder / f"{task_id}_prompt.txt")
     interface = ""
     if name == "verilog_eval_v2_code_complete":  # the other form shows the model no header
-        interface = _text(folder / f"{task_id}_ifc.txt")
+        interface = read_text(folder / f"{task_id}_ifc.txt")
     return Problem(
         benchmark=name,
         task_id=task_id,
         top="TopModule",
-        bench=_text(folder / f"{task_id}_test.sv"),
-        reference=_text(folder / f"{task_id}_ref.sv"),
+        bench=read_text(folder / f"{task_id}_test.sv"),
+        reference=read_text(folder / f"{task_id}_ref.sv"),
         reference_top="RefModule",
         interface=interface,
     )
@@ -99,7 +99,7 @@ def _read_v1(name: str, source: Path) -> list[Problem]:
         places = (source / _V1_FILES[name], source / "data" / _V1_FILES[name])
         path = next((place for place in places if place.is_file()), places[0])
     problems: list[Problem] = []
-    for number, line in enumerate(_text(path).splitlines(), 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         if line.strip():
             problems.append(_read_v1_problem(name, line, f"{path}, line {number}"))
     if not problems:
@@ -132,23 +132,32 @@ def _read_v1_problem(name: str, line: str, where: str) -> Problem:
 
 
 def _read_rtllm(name: str, folder: Path) -> list[Problem]:
-    designs = sorted(path for path in folder.iterdir() if path.is_dir() and _holds_design(path))
+    designs = design_folders(folder)
     if not designs:
         raise UserError(f"{folder} holds no folder with a testbench.v: give upstream's folder")
+    names = [design.name for design in designs]
+    twice = {one for one in names if names.count(one) > 1}
+    if twice:
+        raise UserError(f"{folder} holds {min(twice)} twice: give the folder of one version")
     return [_read_design(name, design) for design in designs]
 
 
-def _holds_design(folder: Path) -> bool:
-    return any((folder / file).exists() for file in ("testbench.v", "design_description.txt"))
+def design_folders(folder: Path) -> list[Path]:
+    """Folders of designs at any depth, by name; v2.0 has them in folders by category."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder, which RTLLM is")
+    marks = ("testbench.v", "design_description.txt")
+    found = {path.parent for mark in marks for path in folder.rglob(mark)}
+    return sorted(found - {folder}, key=lambda path: path.name)
 
 
 def _read_design(name: str, folder: Path) -> Problem:
-    bench = _text(folder / "testbench.v")
-    _text(folder / "design_description.txt")
+    bench = read_text(folder / "testbench.v")
+    read_text(folder / "design_description.txt")
     references = sorted(folder.glob("verified_*.v"))
     if len(references) != 1:
         raise UserError(f"{folder}: {len(references)} files verified_*.v, there must be one")
-    reference = _text(references[0])
+    reference = read_text(references[0])
     top = _instantiated(bench, f"{folder / 'testbench.v'}")
     declared = [unit.name for unit in units_of(tokens_of(reference))]
     # Most references are called verified_<design>, a few by another name than the bench uses.
@@ -170,7 +179,25 @@ def _read_design(name: str, folder: Path) -> Problem:
         reference=reference,
         reference_top=named[0],
         side_files=tuple((path.name, _bytes(path)) for path in sides),
+        self_judging=True,
     )
+
+
+def _read_local(name: str, path: Path) -> list[Problem]:
+    return [
+        Problem(
+            benchmark=name,
+            task_id=line["id"],
+            top=the_module(line, where),
+            bench=line["testbench"],
+            reference=line["reference"],
+            reference_top=the_module(line, where),
+            interface=line.get("header", ""),
+            self_judging=True,
+        )
+        for where, line in read_lines(path).items()
+        if "testbench" in line
+    ]
 
 
 _NO_MODULE = frozenset({
@@ -209,7 +236,8 @@ def _bytes(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The file's text. `UserError` when it is missing or too big."""
     try:
         return _bytes(path).decode("utf-8")
     except UnicodeDecodeError:
@@ -223,5 +251,7 @@ READERS: Mapping[str, Callable[[str, Path], list[Problem]]] = MappingProxyType(
         "verilog_eval_v1_human": _read_v1,
         "verilog_eval_v1_machine": _read_v1,
         "rtllm_v1.1": _read_rtllm,
+        "rtllm_v2.0": _read_rtllm,
+        "local_set": _read_local,
     }
 )

@@ -75,7 +75,7 @@ def grade_answers(
 
     with ThreadPoolExecutor(workers) as pool:
         needed = {job.grader.problem.task_id: job.grader for job in jobs}
-        _prepare(pool, list(needed.values()), progress)
+        record_references(pool, list(needed.values()), progress)
         jobs.sort(key=lambda job: (-job.grader.golden.cpu_s, job.key))
         with progress("grading", sum(len(job.answers) for job in jobs), "answers") as advance:
             _judge_all(pool, jobs, take, advance)
@@ -126,10 +126,14 @@ def _line(answer: Answer, judgement: Judgement, key: str, use_errata: bool) -> V
     verdict = judgement.outcome
     if not use_errata and verdict == "pass" and official != "pass":
         verdict = f"official:{official}"
-    return VerdictLine(answer.task_id, answer.sample, verdict, judgement.detail, official, key)
+    task_id, sample, _ = answer
+    return VerdictLine(task_id, sample, verdict, judgement.detail, official, key, judgement.output)
 
 
-def _prepare(pool: ThreadPoolExecutor, graders: list[ProblemGrader], progress: Progress) -> None:
+def record_references(
+    pool: ThreadPoolExecutor, graders: list[ProblemGrader], progress: Progress = quiet
+) -> None:
+    """Record each problem's reference, from the cache or by simulation."""
     # Before anything is known of them, long texts stand for long simulations.
     graders.sort(key=lambda grader: -len(grader.problem.bench) - len(grader.problem.reference))
     with progress("recording references", len(graders), "problems") as advance:

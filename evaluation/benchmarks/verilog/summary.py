@@ -1,9 +1,9 @@
 """Verdicts of one benchmark -> scores with intervals, and failures by kind.
 
 Two scores. `official` follows upstream's rules on all problems. `audited` follows the simulation,
-with the problems that the errata exclude left out and forgiven samples forgiven. A sample that is
-missing counts as wrong in both; a sample that the machine could not judge makes the run
-incomplete, and then there is no score.
+with the problems left out that the errata exclude or whose reference cannot run here, and forgiven
+samples forgiven. A sample that is missing counts as wrong in both; a sample that the machine could
+not judge makes the run incomplete, and then there is no score.
 """
 
 from __future__ import annotations
@@ -109,14 +109,18 @@ def missing_samples(
     ]
 
 
-def excluded_by(errata: Mapping[str, Sequence[Erratum]]) -> dict[str, str]:
-    """Problems that are left out of the audited score, and why."""
-    return {
+def excluded_by(
+    errata: Mapping[str, Sequence[Erratum]], unusable: Mapping[str, str]
+) -> dict[str, str]:
+    """Problems that are left out of the audited score, and why: errata come first."""
+    by_errata = {
         name: erratum.what
         for name, found in sorted(errata.items())
         for erratum in found
         if erratum.effect == "exclude"
     }
+    cannot = {name: f"its reference cannot run here: {why}" for name, why in unusable.items()}
+    return {**cannot, **by_errata}
 
 
 def outcomes_of(lines: Sequence[VerdictLine]) -> dict[str, int]:

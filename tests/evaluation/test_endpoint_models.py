@@ -1,0 +1,179 @@
+"""Models behind endpoints: failures are never scores, keys are nowhere, runs go on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scoring_inputs import make_row, publish_rows
+
+from evaluation import models
+from evaluation.endpoint import EndpointLostError
+from evaluation.score import ScoreConfig, plan, run_score
+from workspace.errors import UserError
+from workspace.paths import Workspace
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "workspace"))
+from chat_server import Answer, completion, serve
+
+SECRET = "sk-not-to-be-found-anywhere"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    workspace = Workspace(tmp_path / "ws")
+    publish_rows(workspace, [make_row(f"r{i}", f"Say {i}", str(i)) for i in range(6)])
+    return workspace
+
+
+def config_of(workspace: Workspace, url: str, **settings: Any) -> ScoreConfig:
+    chosen = {"models": (f"m={url}#tiny",), "benchmarks": ("closed_book",), "request_tries": 2}
+    return ScoreConfig(workspace=workspace.root, **{**chosen, **settings})
+
+
+def echo(body: dict[str, Any], number: int) -> Answer:
+    return completion(body["messages"][-1]["content"].removeprefix("Say "))
+
+
+def accuracy(folder: Path) -> float:
+    [found] = json.loads((folder / "results.json").read_text())["benchmarks"]
+    value: float = found["scores"]["m"]["accuracy"]["value"]
+    return value
+
+
+def test_the_key_is_sent_and_in_no_file(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_KEY", SECRET)
+    monkeypatch.setenv("OPENAI_API_KEY", "another one")
+    with serve(echo) as server:
+        result = run_score(config_of(workspace, server.url, api_key_env="LAB_KEY"))
+        assert set(server.keys) == {f"Bearer {SECRET}"}
+        assert all("stop" not in body for body in server.requests), "OpenAI refuses an empty list"
+    assert accuracy(result.directory) == 1
+    files = [path for path in workspace.root.rglob("*") if path.is_file()]
+    assert len(files) > 4
+    assert not any(SECRET.encode() in path.read_bytes() for path in files)
+    with serve(echo) as server:
+        run_score(config_of(workspace, server.url, seed=1))
+        assert set(server.keys) == {"Bearer none"}, "no key unless one is named"
+    monkeypatch.delenv("LAB_KEY")
+    with pytest.raises(UserError, match="LAB_KEY"):
+        run_score(config_of(workspace, server.url, api_key_env="LAB_KEY", seed=2))
+
+
+def test_an_endpoint_that_dies_midway_leaves_an_unfinished_run_that_goes_on(
+    workspace: Workspace,
+) -> None:
+    def dying(body: dict[str, Any], number: int) -> Answer:
+        if number >= 4:
+            raise ConnectionAbortedError
+        return echo(body, number)
+
+    with serve(dying) as server:
+        config = config_of(workspace, server.url, concurrency=1)
+        with pytest.raises(EndpointLostError, match="answers so far are kept"):
+            run_score(config)
+        assert not (plan(config).directory / "results.json").exists()
+        server.answer = echo
+        before = len(server.requests)
+        result = run_score(config)
+        assert len(server.requests) - before == 2, "four answers are in the journal"
+    assert accuracy(result.directory) == 1
+
+
+def test_a_busy_endpoint_is_tried_again(workspace: Workspace) -> None:
+    def busy(body: dict[str, Any], number: int) -> Answer:
+        return Answer(429, b"{}") if number % 2 == 0 else echo(body, number)
+
+    with serve(busy) as server:
+        result = run_score(config_of(workspace, server.url, concurrency=1))
+    assert accuracy(result.directory) == 1
+
+
+def body_of(message: dict[str, Any], reason: str) -> Answer:
+    choice = {"index": 0, "finish_reason": reason, "message": message}
+    return Answer(200, json.dumps({"choices": [choice]}).encode())
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "said"),
+    [
+        (Answer(401, b"{}"), UserError, "refuses the key"),
+        (Answer(404, b"{}"), UserError, "the model's name"),
+        (Answer(400, b'{"error": "context"}'), UserError, r"refuses row r\d \(400\).*context"),
+        (Answer(503, b""), EndpointLostError, "still answers 503"),
+        (Answer(200, b"<html>"), EndpointLostError, "run again"),
+        (Answer(200, b"[]"), EndpointLostError, "gave no answer"),
+        (body_of({"content": None}, "content_filter"), EndpointLostError, "content_filter"),
+    ],
+)
+def test_what_is_no_answer_is_never_scored(
+    workspace: Workspace, reply: Answer, error: type[Exception], said: str
+) -> None:
+    with serve(lambda body, number: reply) as server:
+        config = config_of(workspace, server.url, request_tries=1)
+        with pytest.raises(error, match=said):
+            run_score(config)
+    assert not (plan(config).directory / "results.json").exists()
+
+
+def test_a_model_that_never_came_to_its_answer_is_wrong(workspace: Workspace) -> None:
+    with serve(lambda body, number: body_of({"content": None}, "length")) as server:
+        result = run_score(config_of(workspace, server.url))
+    assert accuracy(result.directory) == 0
+
+
+def test_a_plain_completions_endpoint_gets_the_prompt_as_text(workspace: Workspace) -> None:
+    def plain(body: dict[str, Any], number: int) -> Answer:
+        text = body["prompt"].rpartition("Say ")[2]
+        return Answer(200, json.dumps({"choices": [{"index": 0, "text": text}]}).encode())
+
+    with serve(plain) as server:
+        result = run_score(config_of(workspace, server.url, endpoint_api="completions"))
+        assert all(body["prompt"].endswith(tuple("012345")) for body in server.requests)
+    assert accuracy(result.directory) == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("m=http://host/v1", "#MODEL"),
+        ("ftp://host/v1#m", "http://HOST:PORT"),
+        ("http://user:pass@host/v1#m", "holds no key"),
+        ("http://host/v1?key=abc#m", "holds no key"),
+        ("!=/tmp", "label"),
+        ("m=", "nothing follows"),
+    ],
+)
+def test_bad_addresses_are_refused_without_showing_a_password(
+    tmp_path: Path, spec: str, said: str
+) -> None:
+    with pytest.raises(UserError, match=said) as refused:
+        models.resolve(Workspace(tmp_path), [spec])
+    assert "pass@" not in str(refused.value)
+    assert "abc" not in str(refused.value)
+
+
+def test_labels_name_models_and_must_differ(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    a, b = "http://h/v1#a", "http://h/v1#b"
+    found = models.resolve(workspace, [f"old={a}", f"new={b}", a])
+    assert [model.label for model in found] == ["old", "new"], "a model is scored once"
+    assert found[0].hash != found[1].hash
+    with pytest.raises(UserError, match="two are called 'x'"):
+        models.resolve(workspace, [f"x={a}", f"x={b}"])
+
+
+def test_vllm_that_is_not_installed_is_said_before_anything_runs(
+    workspace: Workspace, tiny_model: Path
+) -> None:
+    config = ScoreConfig(
+        workspace=workspace.root, models=(f"m={tiny_model}",), benchmarks=("closed_book",),
+        engine="vllm",
+    )  # fmt: skip
+    with pytest.raises(UserError, match=r"vllm.*http://HOST:PORT"):
+        plan(config)

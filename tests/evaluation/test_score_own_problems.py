@@ -1,0 +1,242 @@
+"""Your own problem files and lm-eval's tasks through the score stage."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from scoring_inputs import COUNTER, make_row, publish_rows
+
+from evaluation import generation
+from evaluation.score import ScoreConfig, plan, process, run_score
+from workspace.errors import MissingInputError, UserError
+from workspace.paths import Workspace
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "workspace"))
+from chat_server import Answer, completion, serve
+
+WRONG = COUNTER.replace("q + 4'd1", "q + 4'd2")
+BENCH = """module check;
+  reg clk = 0, rst = 1, en = 1; wire [3:0] q; integer wrong = 0;
+  counter dut(.clk(clk), .rst(rst), .en(en), .q(q));
+  always #5 clk = ~clk;
+  initial begin
+    #12 rst = 0; #100 if (q !== 4'd10) wrong = 1;
+    if (wrong) $display("Failed: q is %d", q); else $display("Your Design Passed");
+    $finish;
+  end
+endmodule
+"""
+QUESTIONS = [
+    {"id": "volts", "prompt": "Core supply?", "answer": "1.8 V", "verifier": "numeric",
+     "ground_truth": {"value": 1.8, "unit": "V"}},
+    {"id": "bus", "prompt": "Which bus?", "answer": "AXI", "kind": "terms", "system": "Be brief."},
+]  # fmt: skip
+
+
+def write_lines(path: Path, lines: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def score(tmp_path: Path, source: Path, answers: dict[str, str]) -> dict[str, Any]:
+    """The one result of a model that answers prompts which hold a key of `answers` with its text"""
+
+    def canned(body: dict[str, Any], number: int) -> Answer:
+        asked = body["messages"][-1]["content"]
+        return completion(next(text for key, text in answers.items() if key in asked))
+
+    with serve(canned) as server:
+        result = run_score(
+            ScoreConfig(
+                workspace=tmp_path / "ws", models=(f"m={server.url}#m",),
+                benchmarks=(f"own={source}",), samples_per_problem=2, ks=(1,),
+            )
+        )  # fmt: skip
+    [found] = json.loads((result.directory / "results.json").read_text())["benchmarks"]
+    assert found["name"] == "own"
+    rows = pq.read_table(result.directory / "samples.parquet").to_pylist()
+    return {**found, "samples": rows}
+
+
+def test_questions_are_graded_by_their_verifiers(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "q.jsonl", QUESTIONS)
+    found = score(tmp_path, source, {"supply": "1800 mV", "bus": "APB"})
+    assert found["scores"]["m"]["accuracy"]["value"] == 0.5
+    assert {row["row_id"]: row["outcome"] for row in found["samples"]} == {
+        "volts": "pass", "bus": "mismatch",
+    }  # fmt: skip
+    assert {row["task"] for row in found["samples"]} == {"question", "terms"}
+
+
+def test_modules_must_behave_like_their_reference(tmp_path: Path) -> None:
+    lines = [{"id": n, "prompt": f"Counter {n}", "reference": COUNTER} for n in ("a", "b")]
+    found = score(
+        tmp_path, write_lines(tmp_path / "m.jsonl", lines), {"Counter a": COUNTER, "": WRONG}
+    )
+    assert found["scores"]["m"]["pass@1"]["value"] == 0.5
+    assert found["outcomes"]["m"] == {"mismatch": 2, "pass": 2}
+
+
+def test_a_test_bench_of_your_own_judges(tmp_path: Path) -> None:
+    lines = [
+        {"id": n, "prompt": f"Counter {n}", "reference": COUNTER, "testbench": BENCH}
+        for n in ("a", "b", "c")
+    ]
+    forged = WRONG.replace("endmodule", 'initial $display("Your Design Passed");\nendmodule')
+    answers = {"Counter a": COUNTER, "Counter b": WRONG, "Counter c": forged}
+    found = score(tmp_path, write_lines(tmp_path / "b.jsonl", lines), answers)
+    assert found["scores"]["m"]["pass@1"]["value"] == pytest.approx(1 / 3)
+    assert found["outcomes"]["m"]["pass"] == 2
+    assert "official_pass@1" not in found["scores"]["m"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([], "holds no problems"),
+        ([[1]], "line 1: a JSON object"),
+        ([{"id": "a"}], "line 1: no text 'prompt'"),
+        ([{"id": "a", "prompt": "p", "anwser": "x"}], "line 1: unknown key 'anwser'"),
+        ([{"id": "a", "prompt": "p"}], "line 1: 'answer'"),
+        ([*QUESTIONS, QUESTIONS[0]], "line 3: id 'volts' is there already"),
+        ([QUESTIONS[0], {"id": "m", "prompt": "p", "reference": COUNTER}], "one kind a file"),
+        ([{**QUESTIONS[0], "verifier": "oracle"}], "line 1: 'verifier' is one of"),
+        ([{**QUESTIONS[0], "answer": "2 V"}], "does not pass its own verifier"),
+        ([{"id": "m", "prompt": "p", "reference": COUNTER, "top": "x"}], "'top' must name"),
+        ([{"id": "m", "prompt": "p", "testbench": BENCH}], "needs a 'reference'"),
+        ([{"id": "m", "prompt": "p", "reference": WRONG, "testbench": BENCH}], "own reference"),
+        ([{"id": "m", "prompt": "p", "reference": "module m(output q); endmodule"}], "makes no ta"),
+    ],
+)
+def test_a_fault_in_the_file_is_named_before_anything_is_asked(
+    tmp_path: Path, lines: list[Any], said: str
+) -> None:
+    source = write_lines(tmp_path / "own.jsonl", lines)
+    with pytest.raises(UserError, match=said):
+        score(tmp_path, source, {})
+
+
+def test_names_and_paths_that_cannot_be_meant(tmp_path: Path) -> None:
+    for given, said in (
+        ("closed_book=x", "takes no path"),
+        ("rtllm_v1.1", "rtllm_v1.1=DIR"),
+        ("own=", "no path follows"),
+        ("a/b", "letters, digits"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            ScoreConfig(workspace=tmp_path, benchmarks=(given,))
+    with pytest.raises(ValueError, match="closed_book is there twice"):
+        ScoreConfig(workspace=tmp_path, benchmarks=("closed_book", "domain_qa_closed_book"))
+    config = {"workspace": tmp_path, "models": ("http://h/v1#m",)}
+    with pytest.raises(UserError, match="does not exist"):
+        plan(ScoreConfig(**config, benchmarks=(f"own={tmp_path / 'none.jsonl'}",)))
+    with pytest.raises(MissingInputError, match="build_datasets"):
+        plan(ScoreConfig(**config, benchmarks=("closed_book",)))
+
+
+def test_table_questions_are_a_benchmark_of_their_own(tmp_path: Path) -> None:
+    rows = [make_row(f"t{i}", "?", "x", setting="open_book", table_id=f"{i}") for i in range(2)]
+    publish_rows(Workspace(tmp_path), [*rows, make_row("p", "?", "x", setting="open_book")])
+    names = ("open_book", "table_qa")
+    config = ScoreConfig(workspace=tmp_path, models=("http://h/v1#m",), benchmarks=names)
+    assert [shard.units for shard in plan(config).shards] == [3, 2]
+
+
+@pytest.fixture
+def task_folder(tmp_path: Path) -> Path:
+    """A multiple-choice task of lm-eval with its data beside it."""
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    docs = [{"q": f"{a} plus 1 is", "choices": [str(a + 1), str(a + 2)], "gold": a % 2} for a in
+            range(5)]  # fmt: skip
+    write_lines(folder / "sums.jsonl", docs)
+    task = {
+        "task": "sums",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(folder / "sums.jsonl")},
+                           "cache_dir": str(folder / "cache")},
+        "test_split": "test",
+        "output_type": "multiple_choice",
+        "doc_to_text": "{{q}}",
+        "doc_to_target": "gold",
+        "doc_to_choice": "choices",
+        "metric_list": [{"metric": m, "aggregation": "mean", "higher_is_better": True}
+                        for m in ("acc_norm", "acc")],
+    }  # fmt: skip
+    (folder / "sums.yaml").write_text(yaml.safe_dump(task))
+    return folder
+
+
+def test_a_task_of_lm_eval_keeps_its_metric_and_resumes(
+    tmp_path: Path, task_folder: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = ScoreConfig(
+        workspace=tmp_path / "ws", models=(f"m={tiny_model}",), benchmarks=(f"sums={task_folder}",),
+        dtype="float32", batch_size=4,
+    )  # fmt: skip
+    planned = plan(config)
+    [shard] = planned.shards
+    assert shard.units == 5
+    process(config, shard)
+    journal = planned.work / "000-sums" / "answers.jsonl"
+    whole = journal.read_text()
+    assert len(whole.splitlines()) == 10, "two choices a document"
+    graded = (planned.work / "000-sums" / "graded.json").read_text()
+
+    lines = whole.splitlines(keepends=True)
+    journal.write_text("".join(lines[:8]) + lines[8][:5])
+    (planned.work / "000-sums" / "graded.json").unlink()
+    seeds: list[int] = []
+    monkeypatch.setattr(generation, "_seed_torch", seeds.append)
+    process(config, shard)
+    assert len(seeds) == 1, "two of three batches are in the journal"
+    assert journal.read_text() == whole
+    again = (planned.work / "000-sums" / "graded.json").read_text()
+    assert json.loads(again)["answers"] == json.loads(graded)["answers"]
+
+    result = run_score(config)
+    [found] = json.loads((result.directory / "results.json").read_text())["benchmarks"]
+    assert found["metric"] == "acc"
+    rights = [one[0][1] for one in json.loads(graded)["answers"].values()]
+    assert found["scores"]["m"]["acc"]["value"] == pytest.approx(sum(rights) / 5)
+
+
+def test_an_endpoint_is_not_asked_for_log_likelihoods(tmp_path: Path, task_folder: Path) -> None:
+    with serve(lambda body, number: completion("x")) as server:
+        config = ScoreConfig(
+            workspace=tmp_path / "ws", models=(f"m={server.url}#m",),
+            benchmarks=(f"sums={task_folder}",),
+        )  # fmt: skip
+        with pytest.raises(UserError, match="sums needs log-likelihoods"):
+            run_score(config)
+        assert not server.requests
+
+
+def test_a_task_without_its_data_or_without_a_yaml_is_named(
+    tmp_path: Path, task_folder: Path
+) -> None:
+    (task_folder / "sums.jsonl").unlink()
+    config = {"workspace": tmp_path / "ws", "models": ("http://h/v1#m",)}
+    with pytest.raises(UserError, match="sums: lm-eval cannot load its data"):
+        plan(ScoreConfig(**config, benchmarks=(f"sums={task_folder}",)))
+    with pytest.raises(UserError, match="'products': neither one of ours nor a task of"):
+        plan(ScoreConfig(**config, benchmarks=(f"products={task_folder}",)))
+
+
+def test_lm_evals_own_tasks_need_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets.config
+    import huggingface_hub.constants
+
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    config = ScoreConfig(workspace=tmp_path, models=("http://h/v1#m",), benchmarks=("arc_easy",))
+    with pytest.raises(UserError, match=r"arc_easy: lm-eval cannot load its data.*hub"):
+        plan(config)

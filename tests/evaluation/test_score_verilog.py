@@ -1,0 +1,322 @@
+"""Public Verilog benchmarks through the score stage, with canned answers from a real endpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from scoring_inputs import (
+    STEP_RIGHT,
+    STEP_WRONG,
+    make_row,
+    publish_rows,
+    write_step_benchmark,
+    write_tiny_model,
+)
+
+from evaluation.benchmarks.verilog import public_set, self_test
+from evaluation.score import ScoreConfig, plan, run_score
+from evaluation.shard import NoVerdictError
+from evaluation.verifiers import sandbox
+from evaluation.verifiers.verilog import BrokenToolchainError
+from workspace.errors import MissingToolError, UserError
+from workspace.manifest import read_manifest
+from workspace.paths import Workspace
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "workspace"))
+from chat_server import Answer, completion, serve
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+V2 = "verilog_eval_v2_code_complete"
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> Path:
+    """Three problems in VerilogEval's layout, each the counter that steps by three."""
+    return write_step_benchmark(tmp_path / "step", problems=3)
+
+
+def config_of(tmp_path: Path, source: Path, url: str, **settings: Any) -> ScoreConfig:
+    chosen: dict[str, Any] = {
+        "models": (f"base={url}#base", f"tuned={url}#tuned"),
+        "benchmarks": (f"{V2}={source}",),
+        "samples_per_problem": 2,
+        "ks": (1, 2),
+        "request_tries": 2,
+        **settings,
+    }
+    return ScoreConfig(workspace=tmp_path / "ws", **chosen)
+
+
+def results_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return found
+
+
+def problem_number(body: dict[str, Any]) -> int:
+    return int(body["messages"][-1]["content"].split()[1])
+
+
+def by_model(body: dict[str, Any], number: int) -> Answer:
+    """`tuned` is always right; `base` is right once in problem 1, never else."""
+    lucky = problem_number(body) == 1 and body["seed"] % 2 == 0
+    return completion(STEP_RIGHT if body["model"] == "tuned" or lucky else STEP_WRONG)
+
+
+def test_canned_answers_get_exact_scores_paired_and_by_both_rules(
+    tmp_path: Path, step: Path
+) -> None:
+    with serve(by_model) as server:
+        result = run_score(config_of(tmp_path, step, server.url))
+        lucky = sum(
+            body["model"] == "base" and problem_number(body) == 1 and body["seed"] % 2 == 0
+            for body in server.requests
+        )
+        assert len({body["seed"] for body in server.requests if body["model"] == "base"}) == 6
+        assert {body["temperature"] for body in server.requests} == {0.6}
+        # The same problem and sample has the same seed for every model.
+        assert {b["seed"] for b in server.requests} == {
+            b["seed"] for b in server.requests if b["model"] == "tuned"
+        }
+    [found] = results_of(result.directory)["benchmarks"]
+    assert found["scores"]["tuned"]["pass@1"]["value"] == 1
+    assert found["scores"]["tuned"]["official_pass@2"]["value"] == 1
+    assert found["scores"]["base"]["pass@1"]["value"] == pytest.approx(lucky / 6)
+    assert found["comparisons"][0]["difference"] == pytest.approx(1 - lucky / 6)
+    assert found["data_hash"]
+    assert found["grader_version"].startswith("3, errata ")
+    assert found["tool_versions"]["simulator"].startswith("Icarus Verilog")
+    manifest = read_manifest(result.directory)
+    assert manifest is not None
+    assert manifest.inputs[f"benchmark {V2}"] == found["data_hash"]
+    samples = pq.read_table(result.directory / "samples.parquet").to_pylist()
+    assert len(samples) == 2 * 3 * 2
+    wrong = next(s for s in samples if s["outcome"] == "mismatch")
+    assert (wrong["score"], wrong["official"]) == (0.0, "mismatch")
+    assert "dsm_mark_" in wrong["output"], "the end of what the simulator printed"
+    assert V2.replace("_", " ") not in (result.directory / "report.html").read_text()
+    assert "VerilogEval v2 code completion" in (result.directory / "report.html").read_text()
+
+
+def test_a_problem_that_upstream_breaks_counts_by_its_rules_alone(
+    tmp_path: Path, step: Path
+) -> None:
+    """The bench's guard prints TIMEOUT, at which upstream's reader stops."""
+    bench = next(step.glob("*002*_test.sv"))
+    bench.write_text(
+        self_test._BENCH.replace(
+            "  assign tb_match",
+            '  initial begin #200 $display("TIMEOUT"); $finish(); end\n  assign tb_match',
+        )
+    )
+    with serve(lambda body, _: completion(STEP_RIGHT)) as server:
+        result = run_score(config_of(tmp_path, step, server.url, models=(f"m={server.url}#m",)))
+    [found] = results_of(result.directory)["benchmarks"]
+    assert found["scores"]["m"]["pass@1"]["value"] == 1
+    assert found["scores"]["m"]["official_pass@1"]["value"] == pytest.approx(2 / 3)
+
+
+def test_excluded_problems_leave_the_audited_score_only(
+    tmp_path: Path, step: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One reference of eleven cannot run: no answer to it can be judged."""
+    source = write_step_benchmark(tmp_path / "eleven", problems=11)
+    next(source.glob("*007*_ref.sv")).write_text("module RefModule(input nothing); endmodule\n")
+    with serve(lambda body, _: completion(STEP_RIGHT)) as server:
+        result = run_score(
+            config_of(
+                tmp_path, source, server.url, models=(f"m={server.url}#m",), samples_per_problem=1
+            )
+        )
+    [found] = results_of(result.directory)["benchmarks"]
+    [(name, why)] = found["excluded"].items()
+    assert "007" in name
+    assert "cannot run here" in why
+    assert found["scores"]["m"]["pass@1"] | {"low": 0} == {
+        "value": 1, "low": 0, "high": 1, "problems": 10,
+    }  # fmt: skip
+    assert found["scores"]["m"]["official_pass@1"]["value"] == pytest.approx(10 / 11)
+
+
+def test_the_command_of_the_manual_scores_folders_on_public_and_own_problems(
+    tmp_path: Path, tiny_model: Path, step: Path
+) -> None:
+    workspace = Workspace(tmp_path / "ws")
+    publish_rows(workspace, [make_row(f"r{i}", f"How wide is bus {i}?", str(i)) for i in range(3)])
+    tuned = write_tiny_model(tmp_path / "tuned", seed=1)
+    ran = subprocess.run(
+        [
+            sys.executable, "-m", "flows.score", "--workspace", str(workspace.root),
+            "--models", f"base={tiny_model},tuned={tuned}",
+            "--benchmarks", f"{V2}={step},closed_book",
+            "--samples-per-problem", "2", "--ks", "1,2", "--max-answer-tokens", "8",
+            "--dtype", "float32",
+        ],
+        cwd=REPOSITORY, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert f"{V2} (pass@1, 3 problems)" in ran.stdout
+    assert "tuned minus base" in ran.stdout
+    [folder] = [path for path in workspace.evaluations.iterdir() if path.is_dir()]
+    names = [found["name"] for found in results_of(folder)["benchmarks"]]
+    assert names == [V2, "domain_qa_closed_book"]
+    page = (folder / "report.html").read_text()
+    assert "official_pass@1" in page
+
+
+BREAKS: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], type[Exception], str]] = {
+    "a missing file": (
+        lambda folder, _: next(folder.glob("*002*_test.sv")).unlink(),
+        UserError, "Prob002_step_test.sv is missing",
+    ),
+    "no simulator": (
+        lambda _, patch: patch.setattr(public_set, "tool_version", lambda: ""),
+        MissingToolError, "iverilog",
+    ),
+    "another simulator": (
+        lambda _, patch: patch.setattr(public_set, "tool_version", lambda: "Icarus Verilog 13.0"),
+        UserError, "13.0.*11 and Icarus Verilog 12",
+    ),
+    "references that do not run": (
+        lambda folder, _: [
+            path.write_text("module RefModule(input nothing); endmodule\n")
+            for path in folder.glob("*_ref.sv")
+        ] and None,
+        BrokenToolchainError, "3 of 3 references",
+    ),
+    "an empty folder": (
+        lambda folder, _: [path.unlink() for path in folder.iterdir()] and None,
+        UserError, "upstream's dataset folder",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(BREAKS))
+def test_what_cannot_be_scored_is_said_before_anything_is_asked(
+    tmp_path: Path, step: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    spoil, error, said = BREAKS[name]
+    spoil(step, monkeypatch)
+    with serve(by_model) as server:
+        with pytest.raises(error, match=said):
+            run_score(config_of(tmp_path, step, server.url))
+        assert not server.requests
+
+
+def test_the_id_follows_the_benchmarks_contents_not_their_place(tmp_path: Path, step: Path) -> None:
+    url = "http://127.0.0.1:9/v1"
+    first = plan(config_of(tmp_path, step, url)).key
+    moved = step.rename(tmp_path / "moved")
+    assert plan(config_of(tmp_path, moved, url)).key == first
+    bench = next(moved.glob("*001*_test.sv"))
+    bench.write_text(bench.read_text().replace("repeat (40)", "repeat (41)"))
+    assert plan(config_of(tmp_path, moved, url)).key != first
+
+
+def test_a_machines_fault_stops_the_score_and_the_next_run_judges_only_the_rest(
+    tmp_path: Path, step: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck = STEP_RIGHT.replace("posedge clk", "posedge clk /* STUCK */")
+    real = sandbox.run
+
+    def overdue(folder: Path, command: Any, limits: Any, *, tool: str = "") -> sandbox.Finished:
+        if "STUCK" in (folder / "code.sv").read_text():
+            return sandbox.Finished(137, "wall", "", "", 0.0)
+        return real(folder, command, limits, tool=tool)
+
+    def half(body: dict[str, Any], number: int) -> Answer:
+        return completion(stuck if problem_number(body) == 2 else STEP_RIGHT)
+
+    with serve(half) as server:
+        config = config_of(tmp_path, step, server.url, models=(f"m={server.url}#m",))
+        monkeypatch.setattr(sandbox, "run", overdue)
+        with pytest.raises(NoVerdictError, match=r"2 answers have no verdict \(2 infra:wall\)"):
+            run_score(config)
+        assert not (plan(config).directory / "results.json").exists()
+        monkeypatch.setattr(sandbox, "run", real)
+        result = run_score(config)
+        assert len(server.requests) == 6, "nothing is asked twice"
+    [found] = results_of(result.directory)["benchmarks"]
+    assert found["scores"]["m"]["pass@1"]["value"] == 1
+
+
+def test_after_kill_9_no_answer_is_asked_for_twice(tmp_path: Path, step: Path) -> None:
+    enough, killed = threading.Event(), threading.Event()
+
+    def stall_after_four(body: dict[str, Any], number: int) -> Answer:
+        if number >= 4 and not killed.is_set():
+            enough.set()
+            killed.wait(60)
+            raise ConnectionAbortedError
+        return completion(STEP_RIGHT)
+
+    with serve(stall_after_four) as server:
+        config = config_of(
+            tmp_path, step, server.url, models=(f"m={server.url}#m",), concurrency=1,
+            samples_per_problem=3, ks=(1,),
+        )  # fmt: skip
+        program = (
+            "import sys; from evaluation.score import ScoreConfig, run_score; "
+            "run_score(ScoreConfig.model_validate_json(sys.argv[1]))"
+        )
+        child = subprocess.Popen(
+            [sys.executable, "-c", program, config.model_dump_json()], cwd=REPOSITORY
+        )
+        assert enough.wait(120)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        killed.set()
+        [journal] = plan(config).work.glob("*/answers.jsonl")
+        assert len(journal.read_text().splitlines()) == 4
+        with journal.open("a") as stream:
+            stream.write('["Prob0')  # as a kill in the middle of a write leaves it
+        result = run_score(config)
+        asked = Counter(body["seed"] for body in server.requests)
+    assert len(asked) == 9
+    assert sorted(asked.values()) == [1] * 8 + [2], "only what was under way is asked again"
+    [found] = results_of(result.directory)["benchmarks"]
+    assert found["samples_per_problem"] == 3
+    assert found["scores"]["m"]["pass@1"]["value"] == 1
+
+
+def test_every_public_benchmark_is_read_in_upstreams_layout(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    places = {
+        V2: shared_data / "verilog_eval_v2" / "dataset_code-complete-iccad2023",
+        "verilog_eval_v1_human": shared_data / "verilog_eval_v1",
+        "verilog_eval_v1_machine": shared_data / "verilog_eval_v1" / "data",
+        "rtllm_v1.1": shared_data / "rtllm_v1.1",
+    }
+    sizes = {}
+    for name, place in places.items():
+        found = public_set.read_public_set(name, place, limit=None, seed=0, cache=tmp_path)
+        sizes[name] = len(found.rows)
+        for row in found.rows:
+            prompt = json.loads(row["prompt_json"])[-1]["content"]
+            assert len(prompt) > 60
+            assert row["answer"].strip() not in prompt, "the reference is no part of it"
+    assert list(sizes.values()) == [156, 156, 143, 29]
+
+
+def test_designs_in_folders_by_category_are_found(shared_data: Path, tmp_path: Path) -> None:
+    """RTLLM v2.0's layout, with designs of v1.1."""
+    import shutil
+
+    for place in ("Arithmetic/Adder/adder_8bit", "Control/Counter/counter_12"):
+        shutil.copytree(shared_data / "rtllm_v1.1" / Path(place).name, tmp_path / place)
+    found = public_set.read_public_set(
+        "rtllm_v2.0", tmp_path, limit=None, seed=0, cache=tmp_path / "c"
+    )
+    assert [row["row_id"] for row in found.rows] == ["adder_8bit", "counter_12"]
+    assert found.prepare() == {}
