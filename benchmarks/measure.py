@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -149,15 +150,18 @@ def _cpu_model() -> str:
 
 
 def _print(report: Report) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"{report.area}: {report.name}{' (short)' if report.short else ''}")
+    title = f"{report.area}: {report.name}{' (short)' if report.short else ''}"
+    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left")
     for column, justify in _COLUMNS:
         table.add_column(column, justify="right" if justify else "left")
     for figure in report.figures:
         table.add_row(*_cells(figure))
-    console = Console()
+    # A log or a file has no width of its own.
+    console = Console() if sys.stdout.isatty() else Console(width=160)
     console.print(table)
     for note in report.notes:
         console.print(f"- {note}", markup=False, highlight=False)

@@ -164,10 +164,14 @@ def _unstructured_fast(path: Path) -> int:
     from unstructured.partition.pdf import partition_pdf
 
     elements = partition_pdf(str(path), strategy="fast", languages=["eng"])
-    # It logs what is not installed and goes on without the text.
-    if not elements:
+    # It logs what is not installed and goes on without the text; drawings it gives up.
+    if not elements and not path.name.startswith(GIVEN_UP):
         raise SystemExit(f"unstructured read nothing of {path.name}: install its peers file")
     return _count(path)
+
+
+# "Too complex for text extraction" by unstructured's own test, in fast mode without any text.
+GIVEN_UP = ("bms-c1", "caravel")
 
 
 def _count(path: Path) -> int:
