@@ -14,6 +14,9 @@ from pydantic import BaseModel, ConfigDict
 
 from evaluation.benchmarks import Benchmark
 from evaluation.benchmarks.grading import Graded, mentions, sampled_metrics
+from evaluation.claims import Claim, claims
+from evaluation.effects import Effects, effects
+from evaluation.power import Power, smallest_visible
 from evaluation.problems import cluster_of
 from evaluation.statistics import (
     CONFIDENCE,
@@ -50,8 +53,11 @@ class Comparison(Frozen):
     high: float
     wins: int  # problems where the model is better
     losses: int
-    p_value: float  # exact McNemar, or sign flips where a problem has several samples
+    p_value: float  # exact McNemar of right and wrong, else sign flips of clusters
     finding: str  # gain | loss | no difference shown
+    effects: Effects | None = None  # None in results of an earlier version; likewise below
+    claims: tuple[Claim, ...] = ()
+    power: Power | None = None
 
 
 class BenchmarkResult(Frozen):
@@ -104,27 +110,45 @@ def summarise(
         model: _metrics(benchmark, by_row, graded, ks, origin.excluded)
         for model, graded in answers.items()
     }
+    clusters = {row_id: cluster_of(row) for row_id, row in by_row.items()}
     models = list(answers)
+    samples = max((len(g) for a in answers.values() for g in a.values()), default=0)
     return BenchmarkResult(
         name=benchmark.name,
         title=benchmark.title,
         measures=benchmark.measures,
         problems=len(rows),
-        samples_per_problem=max((len(g) for a in answers.values() for g in a.values()), default=0),
+        samples_per_problem=samples,
         metric=benchmark.metric,
         scores={model: _scores(values[model], by_row, seed) for model in models},
         outcomes={model: _outcomes(answers[model]) for model in models},
-        comparisons=[
-            comparison
-            for model in models[1:]
-            for comparison in _compare(benchmark, models[0], model, values, by_row, seed)
-        ],
+        comparisons=_compare_all(benchmark.metric, values, clusters, samples, seed),
         without_verdict=sum(
             g.score is None for a in answers.values() for s in a.values() for g in s
         ),
         seconds=dict(seconds),
         **origin._asdict(),
     )
+
+
+def _compare_all(
+    metric: str,
+    values: Mapping[str, Mapping[str, Mapping[str, float]]],
+    clusters: Mapping[str, str],
+    samples: int,
+    seed: int,
+) -> list[Comparison]:
+    """Every model against the first, on `metric`."""
+    baseline, *others = values
+    before = values[baseline].get(metric, {})
+    found = [
+        compare(
+            before, values[model].get(metric, {}), clusters,
+            model=model, baseline=baseline, metric=metric, samples=samples, seed=seed,
+        )
+        for model in others
+    ]  # fmt: skip
+    return [comparison for comparison in found if comparison]
 
 
 def _metrics(
@@ -172,42 +196,46 @@ def _outcomes(answers: Answers) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _compare(
-    benchmark: Benchmark,
-    baseline: str,
+def compare(
+    before: Mapping[str, float],
+    after: Mapping[str, float],
+    clusters: Mapping[str, str],
+    *,
     model: str,
-    values: Mapping[str, Mapping[str, Mapping[str, float]]],
-    rows: Mapping[str, dict[str, Any]],
+    baseline: str,
+    metric: str,
+    samples: int,
     seed: int,
-) -> list[Comparison]:
-    """The comparison, or nothing when no problem has a verdict for both."""
-    before = values[baseline].get(benchmark.metric, {})
-    after = values[model].get(benchmark.metric, {})
+) -> Comparison | None:
+    """`model` against `baseline`, their values by row id; None when they share no problem."""
     shared = sorted(before.keys() & after.keys())
     if not shared:
-        return []
+        return None
     first, second = [before[r] for r in shared], [after[r] for r in shared]
-    clusters = [cluster_of(rows[row_id]) for row_id in shared]
-    interval = paired_difference(first, second, clusters, seed=seed)
-    if benchmark.metric != "accuracy":
-        p_value = sign_flip_p_value(first, second, clusters, seed=seed)
-    else:
+    groups = [clusters[r] for r in shared]
+    interval = paired_difference(first, second, groups, seed=seed)
+    # McNemar's test is for right and wrong, and takes problems for independent, which several
+    # questions on one fact are not.
+    if len(set(groups)) == len(groups) and {*first, *second} <= {0.0, 1.0}:
         p_value = mcnemar([v == 1 for v in first], [v == 1 for v in second]).p_value
-    return [
-        Comparison(
-            model=model,
-            baseline=baseline,
-            metric=benchmark.metric,
-            problems=len(shared),
-            difference=interval.value,
-            low=interval.low,
-            high=interval.high,
-            wins=sum(b > a for a, b in zip(first, second, strict=True)),
-            losses=sum(b < a for a, b in zip(first, second, strict=True)),
-            p_value=p_value,
-            finding=_finding(interval, p_value),
-        )
-    ]
+    else:
+        p_value = sign_flip_p_value(first, second, groups, seed=seed)
+    return Comparison(
+        model=model,
+        baseline=baseline,
+        metric=metric,
+        problems=len(shared),
+        difference=interval.value,
+        low=interval.low,
+        high=interval.high,
+        wins=sum(b > a for a, b in zip(first, second, strict=True)),
+        losses=sum(b < a for a, b in zip(first, second, strict=True)),
+        p_value=p_value,
+        finding=_finding(interval, p_value),
+        effects=effects(first, second, groups, seed=seed),
+        claims=tuple(claims(first, second, groups, seed=seed)),
+        power=smallest_visible(first, second, groups, samples=samples),
+    )
 
 
 def _finding(difference: Interval, p_value: float) -> str:

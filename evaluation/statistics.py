@@ -4,6 +4,8 @@ Everything is over problems, not over samples: several answers to one problem, a
 phrasings of one fact, are one cluster, resampled together. (Treating 5 samples of 153 problems as
 765 independent ones halves the standard error that is really there.)
 
+Ratios of two models are in `effects`, what a benchmark is able to show at all in `power`.
+
 Not covered: correction for looking at many benchmarks at once.
 """
 
@@ -58,9 +60,9 @@ def mean_interval(values: Sequence[float], clusters: Sequence[str], *, seed: int
     sums, counts = _by_cluster(values, clusters)
     value, low, high = _bootstrap(sums, counts, seed)
     if value == 0:
-        high = _unseen(len(sums))
+        high = unseen(len(sums))
     elif value == 1:
-        low = 1 - _unseen(len(sums))
+        low = 1 - unseen(len(sums))
     return Interval(value, low, high)
 
 
@@ -74,7 +76,7 @@ def paired_difference(
     gains = _gains(first, second)
     sums, counts = _by_cluster(gains, clusters)
     if not any(gains):
-        return Interval(0.0, -_unseen(len(sums)), _unseen(len(sums)))
+        return Interval(0.0, -unseen(len(sums)), unseen(len(sums)))
     return Interval(*_bootstrap(sums, counts, seed))
 
 
@@ -110,15 +112,39 @@ def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
     return McNemar(only_first, only_second, float(p_value))
 
 
+def resampled_means(
+    values: Sequence[float], clusters: Sequence[str], *, seed: int = 0
+) -> np.ndarray:
+    """`RESAMPLES` bootstrap means of `values`.
+
+    Two calls with the same clusters and seed draw the same clusters: their means are paired.
+    """
+    return _resampled_means(*_by_cluster(values, clusters), seed)
+
+
+def clustered_error(values: Sequence[float], clusters: Sequence[str]) -> float:
+    """Standard error of the mean of `values` when whole clusters are drawn; 0 for one cluster.
+
+    The closed form of Miller 2024 (arXiv 2411.00640, section 2.2), with the factor C / (C - 1) for
+    a number C of clusters that is small.
+    """
+    sums, counts = _by_cluster(values, clusters)
+    if len(sums) == 1:
+        return 0.0
+    off = sums - counts * sums.sum() / counts.sum()
+    correction = len(sums) / (len(sums) - 1)
+    return float(np.sqrt(correction * np.sum(off**2)) / counts.sum())
+
+
+def unseen(clusters: int) -> float:
+    """Upper bound (Clopper-Pearson) of a share that was seen 0 times in so many clusters."""
+    return float(1 - ((1 - CONFIDENCE) / 2) ** (1 / clusters))
+
+
 def _gains(first: Sequence[float], second: Sequence[float]) -> list[float]:
     if len(first) != len(second):
         raise ValueError(f"paired values differ in number: {len(first)} and {len(second)}")
     return [b - a for a, b in zip(first, second, strict=True)]
-
-
-def _unseen(clusters: int) -> float:
-    """Upper bound (Clopper-Pearson) of a share that was seen 0 times in so many clusters."""
-    return float(1 - ((1 - CONFIDENCE) / 2) ** (1 / clusters))
 
 
 def _bootstrap(sums: np.ndarray, counts: np.ndarray, seed: int) -> tuple[float, float, float]:

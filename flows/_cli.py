@@ -4,8 +4,9 @@
         sys.exit(main(DOOR))
 
 Prefect is imported only when there is work: `--help`, a usage error and a second run of published
-work take about a second. Exit codes: 0 done, 1 failed, 2 bad usage, 3 done with quarantined
-inputs, 130 interrupted. Progress and log lines go to standard error, the summary to standard out.
+work take about a second. Exit codes: 0 done, 1 failed, 2 bad usage, 3 done with quarantined inputs,
+4 declined, 130 interrupted. Progress and log lines go to standard error, the summary to standard
+out.
 """
 
 from __future__ import annotations
@@ -31,14 +32,28 @@ EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_QUARANTINED = 3
+EXIT_DECLINED = 4
 EXIT_INTERRUPTED = 130
 
 EXIT_CODES = """\
-exit codes: 0 done · 1 failed · 2 bad usage · 3 done, some inputs quarantined · 130 interrupted.
+exit codes: 0 done · 1 failed · 2 bad usage · 3 done, some inputs quarantined · 4 declined: a gate
+said no · 130 interrupted.
 A run that was stopped continues where it was when it is started again."""
 
 ConfigT = TypeVar("ConfigT", bound=StageConfig)
 ResultT = TypeVar("ResultT")
+
+
+class DeclinedError(DsmError):
+    """A flow did its work and the answer is no; `result` is what it would have returned.
+
+    Raised by the failed state of such a flow, so that it ends red in the UI and with its own exit
+    code here, and still prints its summary.
+    """
+
+    def __init__(self, message: str, result: Any) -> None:
+        super().__init__(message)
+        self.result = result
 
 
 @dataclass(frozen=True)
@@ -117,6 +132,8 @@ def _run(door: Door[ConfigT, Any], config: ConfigT) -> int:
             result = _run_flow(door, config)
     summary = door.summarise(result)
     print_summary(summary, seconds=time.monotonic() - start)
+    if summary.declined:
+        return EXIT_DECLINED
     return EXIT_QUARANTINED if summary.quarantined else EXIT_DONE
 
 
@@ -127,6 +144,9 @@ def _run_flow(door: Door[ConfigT, ResultT], config: ConfigT) -> ResultT:
         # As plain values: started with `-m`, a file's own classes exist twice, in `__main__` and
         # in the module that the flow is imported from.
         return door.flow()(config.model_dump(exclude_unset=True))
+    except DeclinedError as declined:
+        result: ResultT = declined.result
+        return result
     except CancelledRun as error:
         raise DsmError(f"cancelled: {error}") from error
 

@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model
 from corpus import ingest
 from corpus.ingest_config import IngestConfig
 from evaluation import score
+from evaluation.published import read_summary
 from evaluation.score import ScoreConfig
 from flows._published import published_run, published_stage
-from flows._scores import read_evaluation, score_lines
+from flows._scores import score_lines
 from flows._summary import Summary, stage_line, stage_places
 from knowledge_graph import build as graph
 from knowledge_graph.build import GraphConfig
@@ -197,7 +198,7 @@ def summarise(result: PipelineResult) -> Summary:
     return Summary(
         headline=f"pipeline: {state}{left}",
         stages=tuple(stage_line(name, stage) for name, stage in stages.items()),
-        notes=score_lines(read_evaluation(result.score.directory)),
+        notes=score_lines(read_summary(result.score.directory)),
         places={**pages, "model": result.train.directory},
         quarantined=result.quarantined,
     )

@@ -8,11 +8,6 @@ from evaluation.publication import Summary as Evaluation
 from evaluation.results import BenchmarkResult, Comparison, Score
 
 
-def read_evaluation(folder: Path) -> Evaluation:
-    """The `results.json` of a published evaluation."""
-    return Evaluation.model_validate_json((folder / "results.json").read_text(encoding="utf-8"))
-
-
 def score_rows(evaluation: Evaluation) -> list[dict[str, object]]:
     """One row per benchmark and model."""
     return [
@@ -41,6 +36,12 @@ def score_lines(evaluation: Evaluation) -> tuple[str, ...]:
         if result.without_verdict:
             lines.append(f"  {result.without_verdict} answer(s) without a verdict")
     return tuple(lines)
+
+
+def leaderboard_place(folder: Path) -> dict[str, Path]:
+    """Where the table of all evaluations is, beside the evaluation in `folder`."""
+    page = folder.parent / "leaderboard.html"
+    return {"leaderboard": page} if page.exists() else {}
 
 
 def _labels(evaluation: Evaluation) -> list[str]:

@@ -32,6 +32,7 @@ class Summary:
     places: Mapping[str, Path] | None = None  # what -> where
     notes: tuple[str, ...] = ()
     quarantined: int = 0
+    declined: bool = False  # a gate said no
 
 
 def summarise_stage(name: str) -> Callable[[StageResult], Summary]:

@@ -9,17 +9,22 @@ import sys
 from dataclasses import replace
 
 from evaluation import score as stage
+from evaluation.published import read_summary
 from evaluation.score import ScoreConfig
 from flows._cli import main, stage_door
-from flows._scores import read_evaluation, score_lines, score_rows
+from flows._scores import leaderboard_place, score_lines, score_rows
 from flows._summary import Summary, summarise_stage
 from workspace.stage import StageResult
 
 
 def summarise(result: StageResult) -> Summary:
     """The stage's summary with the scores."""
-    lines = score_lines(read_evaluation(result.directory))
-    return replace(summarise_stage("score")(result), notes=lines)
+    summary = summarise_stage("score")(result)
+    return replace(
+        summary,
+        notes=score_lines(read_summary(result.directory)),
+        places={**(summary.places or {}), **leaderboard_place(result.directory)},
+    )
 
 
 DOOR = replace(stage_door("score", ScoreConfig, stage, __doc__), summarise=summarise)
@@ -31,7 +36,7 @@ if __name__ == "__main__":
 from prefect import flow  # noqa: E402
 
 from flows._options import flow_options  # noqa: E402
-from tasks.score import SCORE, show_scores  # noqa: E402
+from tasks.score import SCORE, show_scores, update_leaderboard  # noqa: E402
 from tasks.stage import run_stage  # noqa: E402
 
 
@@ -39,5 +44,6 @@ from tasks.stage import run_stage  # noqa: E402
 def score(config: ScoreConfig) -> StageResult:
     """Score models on a data set's test questions, the first as the baseline of the others."""
     result = run_stage(SCORE, config)
-    show_scores(result, score_rows(read_evaluation(result.directory)))
+    update_leaderboard(config.workspace)
+    show_scores(result, score_rows(read_summary(result.directory)))
     return result

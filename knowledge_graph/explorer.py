@@ -7,7 +7,6 @@ JSON and set by `textContent`, because documents are not to be trusted.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any, Final
 from knowledge_graph.layout import place_circles
 from workspace import publish
 from workspace.page_style import page_style
+from workspace.script_data import embed_json
 from workspace.shards import Row
 
 MAX_COMMUNITIES: Final = 140
@@ -60,14 +60,6 @@ def write_explorer(target: Path, tables: GraphTables, *, limit: int, seed: int) 
         data=Markup(embed_json(data)),  # noqa: S704  escaped by embed_json
     )
     publish.write_text(target, page)
-
-
-def embed_json(value: Any) -> str:
-    """JSON that is safe inside a script element: no `<`, `>`, `&` or line separators in it."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    for char in "<>&\u2028\u2029":
-        text = text.replace(char, f"\\u{ord(char):04x}")
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 class _Page:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from evaluation import score
+from prefect import task
+
+from evaluation import leaderboard, score
 from tasks import artifacts
+from tasks._options import task_options
 from tasks.stage import stage_tasks
+from workspace.paths import Workspace
 from workspace.progress import Advance
 from workspace.stage import Shard, ShardReport, StageResult
 
@@ -28,3 +33,9 @@ SCORE = stage_tasks("score", score, unit="answers", process=process)
 def show_scores(result: StageResult, rows: list[dict[str, object]]) -> None:
     """The scores of every model as a table on the run's page."""
     artifacts.show_table("score", "scores", rows, "score: models by benchmark, with 95 % intervals")
+
+
+@task(**task_options("score", "leaderboard", "score leaderboard"))
+def update_leaderboard(workspace: Path) -> None:
+    """Write the table of all evaluations of the workspace anew."""
+    leaderboard.write(Workspace(workspace))

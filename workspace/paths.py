@@ -47,6 +47,11 @@ class Workspace:
         return self.evaluations / safe_name(evaluation_id)
 
     @property
+    def leaderboard(self) -> Path:
+        """The page and the JSON of all evaluations, without their suffix."""
+        return self.evaluations / "leaderboard"
+
+    @property
     def models(self) -> Path:
         return self.root / "models"
 

@@ -1,13 +1,14 @@
 """Model registry: `models/<name>.json`, a list of versions with lineage, scores and stage.
 
     register(ws, "dsm", run="sft-1", path="runs/sft-1/final", lineage={...}) -> ModelVersion
-    set_stage(ws, "dsm", 1, "promoted")
+    set_stage(ws, "dsm", 1, "promoted", reasons=["rtl_completion: +4.0 points [+1.2, +6.9]"])
 
-One file per model name, rewritten atomically under the `models` lock.
+One file per model name; a change reads, alters and atomically rewrites it under the `models` lock.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -34,6 +35,7 @@ class ModelVersion(BaseModel):
     lineage: dict[str, str] = Field(description="corpus, graph, dataset, recipe -> key or hash")
     scores: dict[str, float] = Field(default_factory=dict, description="benchmark metric -> value")
     stage: Stage = "candidate"
+    reasons: tuple[str, ...] = Field(default=(), description="why it has its stage")
     created: str
 
 
@@ -77,39 +79,54 @@ def record_scores(
     workspace: Workspace, name: str, version: int, scores: dict[str, float]
 ) -> ModelVersion:
     """Merge `scores` into a version."""
-    current = _find(workspace, name, version)
-    return _replace(workspace, current.model_copy(update={"scores": {**current.scores, **scores}}))
+    return _change(
+        workspace,
+        name,
+        version,
+        lambda known: known.model_copy(update={"scores": {**known.scores, **scores}}),
+    )
 
 
-def set_stage(workspace: Workspace, name: str, version: int, stage: Stage) -> ModelVersion:
+def set_stage(
+    workspace: Workspace, name: str, version: int, stage: Stage, *, reasons: Sequence[str] = ()
+) -> ModelVersion:
     """Promote, retire or demote a version; promoting retires the one promoted before."""
-    current = _find(workspace, name, version)
-    if stage == "promoted":
-        for other in versions(workspace, name):
-            if other.stage == "promoted" and other.version != version:
-                _replace(workspace, other.model_copy(update={"stage": "retired"}))
-    return _replace(workspace, current.model_copy(update={"stage": stage}))
+
+    def retire(other: ModelVersion) -> ModelVersion:
+        if stage != "promoted" or other.stage != "promoted":
+            return other
+        why = (f"version {version} was promoted in its place",)
+        return other.model_copy(update={"stage": "retired", "reasons": why})
+
+    return _change(
+        workspace,
+        name,
+        version,
+        lambda known: known.model_copy(update={"stage": stage, "reasons": tuple(reasons)}),
+        others=retire,
+    )
 
 
 class _Versions(BaseModel):
     versions: list[ModelVersion]
 
 
-def _find(workspace: Workspace, name: str, version: int) -> ModelVersion:
-    for known in versions(workspace, name):
-        if known.version == version:
-            return known
-    raise UserError(f"model {name!r} has no version {version} in {workspace.models}")
-
-
-def _replace(workspace: Workspace, changed: ModelVersion) -> ModelVersion:
+def _change(
+    workspace: Workspace,
+    name: str,
+    version: int,
+    change: Callable[[ModelVersion], ModelVersion],
+    *,
+    others: Callable[[ModelVersion], ModelVersion] = lambda known: known,
+) -> ModelVersion:
+    """Alter a version, and the others with it: readers see all of it or nothing."""
     with stage_lock(workspace, "models", wait_s=30):
-        kept = [
-            changed if known.version == changed.version else known
-            for known in versions(workspace, changed.name)
-        ]
-        _save(workspace, changed.name, kept)
-    return changed
+        known = versions(workspace, name)
+        if all(one.version != version for one in known):
+            raise UserError(f"model {name!r} has no version {version} in {workspace.models}")
+        changed = [change(one) if one.version == version else others(one) for one in known]
+        _save(workspace, name, changed)
+    return next(one for one in changed if one.version == version)
 
 
 def _save(workspace: Workspace, name: str, all_versions: list[ModelVersion]) -> None:

@@ -172,7 +172,17 @@ def test_dry_run_changes_nothing(
 
 @pytest.mark.parametrize(
     "flow",
-    ["ingest", "build_graph", "build_datasets", "train", "score", "pipeline", "reconcile", "serve"],
+    [
+        "ingest",
+        "build_graph",
+        "build_datasets",
+        "train",
+        "score",
+        "promote",
+        "pipeline",
+        "reconcile",
+        "serve",
+    ],
 )
 def test_help_needs_neither_prefect_nor_a_model_library(flow: str) -> None:
     heavy = ("prefect", "torch", "transformers", "spacy", "unstructured", "lm_eval", "matplotlib")

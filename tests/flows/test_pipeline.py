@@ -85,7 +85,8 @@ def test_documents_become_a_scored_model_once(
 
     assert main(pipeline.DOOR, arguments) == 3  # done, and the broken file is in quarantine
     shown = capsys.readouterr().out
-    (evaluation,) = (place / "evaluations").iterdir()
+    (evaluation,) = (place / "evaluations").glob("*/")
+    assert "dsm:1 base" in (place / "evaluations" / "leaderboard.html").read_text()
     results = json.loads((evaluation / "results.json").read_text())
     assert [result["name"] for result in results["benchmarks"]] == ["domain_qa_closed_book"]
     for part in ("pipeline: done, 1 input(s) quarantined", "dsm:1 minus", "explorer.html"):

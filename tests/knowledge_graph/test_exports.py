@@ -10,10 +10,10 @@ import pytest
 from sample_corpus import SAMPLE, table, text, write_corpus
 
 from knowledge_graph.build import GraphConfig, plan, process, publish
-from knowledge_graph.explorer import embed_json
 from knowledge_graph.layout import place_circles
 from workspace import stage
 from workspace.paths import Workspace
+from workspace.script_data import embed_json
 from workspace.shards import iterate_rows
 
 HOSTILE = "</script><script>document.title='owned'</script>"

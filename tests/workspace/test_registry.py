@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,38 @@ def test_promotion_retires_the_model_before(tmp_path: Path) -> None:
     registry.set_stage(workspace, "dsm", 1, "promoted")
     registry.set_stage(workspace, "dsm", 2, "promoted")
     assert [v.stage for v in registry.versions(workspace, "dsm")] == ["retired", "promoted"]
+
+
+def test_a_stage_says_why(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    add(workspace, "one")
+    add(workspace, "two")
+    registry.set_stage(workspace, "dsm", 1, "promoted", reasons=["the first"])
+    registry.set_stage(workspace, "dsm", 2, "candidate", reasons=["rtl: no gain shown"])
+    first, second = registry.versions(workspace, "dsm")
+    assert (first.stage, first.reasons) == ("promoted", ("the first",))
+    assert (second.stage, second.reasons) == ("candidate", ("rtl: no gain shown",))
+    registry.set_stage(workspace, "dsm", 2, "promoted", reasons=["rtl: +4 points"])
+    first, second = registry.versions(workspace, "dsm")
+    assert first.reasons == ("version 2 was promoted in its place",)
+    assert second.reasons == ("rtl: +4 points",)
+
+
+def test_scores_recorded_meanwhile_do_not_undo_a_promotion(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    add(workspace, "one")
+
+    def record(number: int) -> None:
+        registry.record_scores(workspace, "dsm", 1, {f"metric{number}": 1.0})
+
+    with ThreadPoolExecutor(8) as pool:
+        waiting = [pool.submit(record, number) for number in range(20)]
+        registry.set_stage(workspace, "dsm", 1, "promoted")
+        for one in waiting:
+            one.result()
+    [version] = registry.versions(workspace, "dsm")
+    assert version.stage == "promoted"
+    assert len(version.scores) == 20
 
 
 def test_scores_are_merged(tmp_path: Path) -> None:
