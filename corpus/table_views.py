@@ -22,6 +22,7 @@ from corpus.parsed import ParsedCell
 
 _JOINT: Final = " / "
 _ENTITY: Final = re.compile(r"&(?=#?\w{1,32};)")
+_MARKUP: Final = re.compile(r"[\\\]<&*`_~|]")
 _TAG: Final = re.compile(r"<(?=[A-Za-z/!?])")
 
 
@@ -222,6 +223,8 @@ def _html_cell(cell: ParsedCell) -> str:
 def _markdown_text(text: str) -> str:
     """One line in which only what Markdown would take for markup is escaped: `[7:0]` stays."""
     text = " ".join(text.split())
+    if not _MARKUP.search(text):
+        return text
     text = re.sub(r"\\(?=[!-/:-@\[-`{-~]|$)", r"\\\\", text)
     text = re.sub(r"\](?=[(\[:])", r"\]", text)
     text = _TAG.sub(r"\<", _ENTITY.sub("&amp;", text))

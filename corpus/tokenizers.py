@@ -18,8 +18,7 @@ from workspace.errors import UserError
 Counter = Callable[[str], int]
 
 ESTIMATE: Final = "words"
-_PIECE: Final = re.compile(r"(?P<word>[^\W\d_]+)|\d|(?P<mark>[^\w\s]|_)(?P=mark)*|\n\s*")
-_LETTERS_PER_TOKEN: Final = 6
+_TOKEN: Final = re.compile(r"[^\W\d_]{1,6}|\d|([^\w\s]|_)\1*|\n\s*")
 
 
 def count_tokens(text: str) -> int:
@@ -28,10 +27,7 @@ def count_tokens(text: str) -> int:
 
     Within 16 % of SmolLM2's own count on manuals, notes and Verilog (measured).
     """
-    return sum(
-        -(-len(match[0]) // _LETTERS_PER_TOKEN) if match["word"] else 1
-        for match in _PIECE.finditer(text)
-    )
+    return len(_TOKEN.findall(text))
 
 
 def tokenizer_file(name: str) -> Path | None:
