@@ -8,8 +8,9 @@ and reference (the promoted version; the base model when none is) are compared p
 The candidate is promoted when the paired interval shows a gain on the target, and on every other
 benchmark rules out a loss larger than the margin. Too few problems to rule it out is a no.
 
-Scores of different data, graders, tools or temperatures are not compared: `NotComparableError`
-names the field. Not covered: cost and speed of a model; correction for many candidates in a row.
+Scores of different data, graders, tools or answering settings are not compared:
+`NotComparableError` names the field. Not covered: cost and speed of a model; correction for many
+candidates in a row.
 """
 
 from __future__ import annotations

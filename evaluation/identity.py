@@ -14,6 +14,10 @@ from pydantic import BaseModel, ConfigDict
 from evaluation.published import Evaluation
 from evaluation.results import BenchmarkResult
 
+_Named = tuple[tuple[str, str], ...]
+# Temperature decides about drawn answers alone: the others are the most probable ones.
+_ANSWERING = ("max_answer_tokens", "temperature")
+
 
 class Identity(BaseModel):
     """Where a score was measured."""
@@ -23,7 +27,7 @@ class Identity(BaseModel):
     data_hash: str
     grader_version: str
     tool_versions: tuple[tuple[str, str], ...]
-    temperature: str = ""  # of answers drawn for pass@k, else empty
+    answering: tuple[tuple[str, str], ...] = ()  # settings that answers depend on
 
     def differences(self, other: Identity) -> list[str]:
         """Each field that differs, by name, with both values; empty when comparable."""
@@ -31,18 +35,23 @@ class Identity(BaseModel):
             ("benchmark", self.benchmark, other.benchmark),
             ("data_hash", self.data_hash, other.data_hash),
             ("grader_version", self.grader_version, other.grader_version),
-            ("temperature", self.temperature, other.temperature),
         ]
-        mine, theirs = dict(self.tool_versions), dict(other.tool_versions)
-        pairs += [
-            (f"tool_versions.{name}", mine.get(name, "not used"), theirs.get(name, "not used"))
-            for name in sorted(mine.keys() | theirs.keys())
-        ]
+        pairs += _named("tool_versions.", self.tool_versions, other.tool_versions, "not used")
+        pairs += _named("", self.answering, other.answering, "the default")
         return [f"{name}: {a} and {b}" for name, a, b in pairs if a != b]
+
+
+def _named(prefix: str, mine: _Named, theirs: _Named, missing: str) -> list[tuple[str, str, str]]:
+    first, second = dict(mine), dict(theirs)
+    return [
+        (f"{prefix}{name}", first.get(name, missing), second.get(name, missing))
+        for name in sorted(first.keys() | second.keys())
+    ]
 
 
 def identity_of(evaluation: Evaluation, result: BenchmarkResult) -> Identity:
     """Where the scores of `result`, which is of `evaluation`, were measured."""
+    settings = evaluation.manifest.settings
     drawn = result.metric.startswith("pass@")
     unnamed = f"not recorded (evaluation {evaluation.summary.id})"
     return Identity(
@@ -50,5 +59,9 @@ def identity_of(evaluation: Evaluation, result: BenchmarkResult) -> Identity:
         data_hash=result.data_hash or unnamed,
         grader_version=result.grader_version or unnamed,
         tool_versions=tuple(sorted(result.tool_versions.items())),
-        temperature=str(evaluation.manifest.settings.get("temperature", "")) if drawn else "",
+        answering=tuple(
+            (name, str(settings[name]))
+            for name in _ANSWERING
+            if settings.get(name) is not None and (drawn or name != "temperature")
+        ),
     )

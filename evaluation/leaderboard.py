@@ -4,9 +4,10 @@
 
 In: `evaluations/*`. Out: the table on standard output, and `evaluations/leaderboard.html` and
 `.json`; `python -m flows.score` writes them after each run. Scores stand in one group when they
-share problems, grader, tools, temperature and rules (`audited`: known faulty problems left out;
-`official`: upstream's own). A rank counts the models of the group whose whole interval lies above,
-so models that their intervals do not tell apart share it. Published scores stand beside, unranked.
+share problems, grader, tools, answering settings and rules (`audited`: known faulty problems left
+out; `official`: upstream's own). A rank counts the models of the group whose whole interval lies
+above, so models that their intervals do not tell apart share it. Published scores stand beside,
+unranked.
 
 Exit code 0: written; 1: an evaluation could not be read; 2: bad usage. Not covered: paired tests
 between any two rows, which the report of their evaluation and `python -m flows.promote` have.
@@ -201,10 +202,9 @@ def as_text(board: Board) -> str:
 
 
 def _measured(group: Group) -> str:
-    tools = [version for _, version in group.measured.tool_versions]
+    tools = [f"{name} {version}" for name, version in group.measured.tool_versions]
     parts = [f"data {group.measured.data_hash}", f"grader {group.measured.grader_version}", *tools]
-    if group.measured.temperature:
-        parts.append(f"temperature {group.measured.temperature}")
+    parts += [f"{name} {value}" for name, value in group.measured.answering]
     return f"  {' · '.join(parts)}"
 
 

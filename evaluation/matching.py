@@ -50,8 +50,8 @@ def find_pair(
     for model, sides in ((candidate, of_candidate), (reference, of_reference)):
         if not sides:
             raise MissingInputError(
-                f"{model.label} was not scored on {benchmark}: run `python -m flows.score --models "
-                f"{reference.label} {candidate.label}`, or leave it out of --guards"
+                f"{model.label} was not scored on {benchmark}: score {candidate.label} and "
+                f"{reference.label} on it by `python -m flows.score`, or leave it out of --guards"
             )
     for first in of_candidate:
         for second in of_reference:

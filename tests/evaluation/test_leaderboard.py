@@ -57,6 +57,7 @@ def test_models_that_their_intervals_do_not_tell_apart_share_a_rank(workspace: W
         {"grader_version": "g2"},
         {"tool_versions": {"iverilog": "Icarus Verilog 11.0"}},
         {"data_hash": ""},
+        {"settings": {"max_answer_tokens": 9000}},
     ],
 )
 def test_another_measure_is_another_group(workspace: Workspace, other: dict[str, Any]) -> None:
@@ -131,7 +132,7 @@ def test_the_command_prints_and_writes_the_board(workspace: Workspace) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert re.search(r"1 +dsm:1 +50\.0% +\[4\d\.\d%, 5\d\.\d%\] +200 × 1 +e1", done.stdout)
-    assert "data d1 · grader g1 · Icarus Verilog 12.0" in done.stdout
+    assert "data d1 · grader g1 · iverilog Icarus Verilog 12.0" in done.stdout
     written = (workspace.evaluations / "leaderboard.json").read_text()
     assert Board.model_validate_json(written) == build(workspace)
 
