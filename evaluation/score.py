@@ -10,7 +10,7 @@ In: models from the registry, folders or endpoints (`evaluation.models`); proble
 is one model on one benchmark; its answers are kept as they come, so a killed run continues.
 
 The id derives from everything that decides a score: problems, weights, settings, and the versions
-of graders, simulator and libraries. Not covered: promotion gates.
+of graders, simulator and libraries. Not covered: promotion (`evaluation.gate`).
 """
 
 from __future__ import annotations

@@ -83,6 +83,21 @@ def test_published_figures_halve_and_double() -> None:
     assert halved.value == pytest.approx(0.5)
 
 
+def test_the_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
+    """30 % and 60 % right, the second model solving what the first does and half of the rest."""
+    rng = np.random.default_rng(7)
+    hits = {"ratio": 0, "odds_ratio": 0, "error_reduction": 0}
+    truth = {"ratio": 2.0, "odds_ratio": 3.5, "error_reduction": 3 / 7}
+    for trial in range(150):
+        draw = rng.random(120)
+        base, tuned = list((draw < 0.3).astype(float)), list((draw < 0.6).astype(float))
+        found = effects(base, tuned, names(120), seed=trial)
+        for name, true in truth.items():
+            effect = getattr(found, name)
+            hits[name] += effect.low <= true <= effect.high
+    assert all(0.89 <= hit / 150 <= 0.99 for hit in hits.values()), hits
+
+
 def test_what_does_not_exist_is_not_made_up() -> None:
     nothing = effects(of(20, 0), of(20, 9), names(20))
     assert nothing.ratio is None
