@@ -40,7 +40,7 @@ class Calling:
     """How an endpoint is asked."""
 
     api: Api
-    api_key_env: str
+    api_key_env: str  # the variable that holds the key, empty: no key
     concurrency: int
     timeout_s: int
     max_tries: int
@@ -207,7 +207,8 @@ def _read(said: Any, endpoint: Endpoint, key: AnswerKey) -> str:
             f"(finish_reason {choice.get('finish_reason')!r}): that is no wrong answer, so the run "
             "stops here; the answers so far are kept"
         )
-    return text
+    # Half a surrogate pair, which JSON can hold and UTF-8 cannot.
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _has_choice(said: Any) -> bool:

@@ -54,6 +54,7 @@ def load(folder: Path, dtype: str, threads: int = 0) -> Loaded:
     Raises `UserError` when the folder holds no model that can be read, or no chat template.
     """
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
@@ -62,7 +63,7 @@ def load(folder: Path, dtype: str, threads: int = 0) -> Loaded:
         model = AutoModelForCausalLM.from_pretrained(
             folder, local_files_only=True, dtype=getattr(torch, dtype), use_safetensors=True
         )
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{folder} is not a readable Hugging Face model folder: {error}") from error
     if not tokenizer.chat_template:
         raise UserError(f"{folder}: its tokenizer has no chat template, which our prompts need")
@@ -128,7 +129,7 @@ def journaled(loaded: Loaded, drawing: Drawing) -> Any:
         """A batch has one seed, because torch draws all its answers from one generator."""
 
         def seeded(self, requests: list[Any], keys: list[AnswerKey]) -> list[Any]:
-            _seed_torch(seed_of(drawing.seed, keys))
+            _seed_torch(seed_of(self.drawing.seed, keys))
             return requests
 
     model = JournaledTransformers(
@@ -154,6 +155,14 @@ def require_vllm() -> None:
 def journaled_vllm(folder: Path, dtype: str, drawing: Drawing) -> Any:
     """The model folder in vLLM as an `LM`. Raises `MissingToolError` without vLLM."""
     require_vllm()
+    model = _start_vllm(folder, dtype)
+    model.drawing = drawing
+    return model
+
+
+@functools.lru_cache(maxsize=1)
+def _start_vllm(folder: Path, dtype: str) -> Any:
+    """Starting it takes minutes; the last one stays, because its benchmarks follow each other."""
     from lm_eval.models.vllm_causallms import VLLM
 
     class JournaledVllm(Journaled, VLLM):  # type: ignore[misc]
@@ -162,20 +171,13 @@ def journaled_vllm(folder: Path, dtype: str, drawing: Drawing) -> Any:
         def seeded(self, requests: list[Any], keys: list[AnswerKey]) -> list[Any]:
             if requests[0].request_type != "generate_until":
                 return requests
+            seeds = [seed_of(self.drawing.seed, [key]) for key in keys]
             return [
-                replace(
-                    request,
-                    arguments=(
-                        request.args[0],
-                        {**request.args[1], "seed": seed_of(drawing.seed, [key])},
-                    ),
-                )
-                for request, key in zip(requests, keys, strict=True)
+                replace(request, arguments=(request.args[0], {**request.args[1], "seed": seed}))
+                for request, seed in zip(requests, seeds, strict=True)
             ]
 
-    model = JournaledVllm(pretrained=str(folder), dtype=dtype, batch_size=drawing.batch_size)
-    model.drawing = drawing
-    return model
+    return JournaledVllm(pretrained=str(folder), dtype=dtype, batch_size="auto")
 
 
 def _refuse_too_long(requests: Sequence[Any], lengths: Sequence[int], context: int) -> None:

@@ -130,10 +130,10 @@ class ScoreConfig(StageConfig):
     endpoint_api: Api = setting(
         "chat", position=15, description="form of endpoints: chat, or completions of plain text"
     )
-    api_key_env: str = setting(
-        "",
+    api_key_env: tuple[str, ...] = setting(
+        (),
         position=16,
-        description="environment variable that holds the endpoints' key; empty: no key",
+        description="environment variable that holds the endpoints' key; LABEL=VARIABLE for one",
         affects_output=False,
     )
     concurrency: int = setting(
@@ -266,7 +266,7 @@ def _run(
         threads=config.workers,
         calling=Calling(
             api=config.endpoint_api,
-            api_key_env=config.api_key_env,
+            api_key_env=_key_variable(config.api_key_env, label),
             concurrency=config.concurrency,
             timeout_s=config.request_timeout_s,
             max_tries=config.request_tries,
@@ -274,6 +274,12 @@ def _run(
     )
     folder = survey.plan.work / f"{shard.index:03d}-{name}"
     return run_shard(folder, survey.problem_set(name), model, sampling, running, advance)
+
+
+def _key_variable(given: Sequence[str], label: str) -> str:
+    """The variable for a model's endpoint: its own, else the one without a label."""
+    by_label = {name: variable for name, _, variable in (text.rpartition("=") for text in given)}
+    return by_label.get(label, by_label.get("", ""))
 
 
 def publish(config: ScoreConfig, plan: StagePlan) -> Manifest:

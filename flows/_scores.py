@@ -32,10 +32,25 @@ def score_lines(evaluation: Evaluation) -> tuple[str, ...]:
     for result in evaluation.benchmarks:
         lines.append(f"{result.name} ({result.metric}, {result.problems} problems)")
         lines += [f"  {model:<24} {_score(result, model)}" for model in _labels(evaluation)]
+        lines += _official_lines(result, _labels(evaluation))
         lines += [f"  {_comparison(found)}" for found in result.comparisons]
         if result.without_verdict:
             lines.append(f"  {result.without_verdict} answer(s) without a verdict")
     return tuple(lines)
+
+
+def _official_lines(result: BenchmarkResult, models: list[str]) -> list[str]:
+    """The same by upstream's own rules, where the benchmark has them."""
+    metric = f"official_{result.metric}"
+    found = {model: result.scores[model].get(metric) for model in models}
+    lines = [
+        f"  {model:<24} {score.value:6.1%}  official, all {score.problems} problems"
+        for model, score in found.items()
+        if score is not None
+    ]
+    if result.excluded:
+        lines.append(f"  {len(result.excluded)} faulty problem(s) are not in the first figures")
+    return lines
 
 
 def leaderboard_place(folder: Path) -> dict[str, Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def test_the_key_is_sent_and_in_no_file(
     monkeypatch.setenv("LAB_KEY", SECRET)
     monkeypatch.setenv("OPENAI_API_KEY", "another one")
     with serve(echo) as server:
-        result = run_score(config_of(workspace, server.url, api_key_env="LAB_KEY"))
+        result = run_score(config_of(workspace, server.url, api_key_env=("LAB_KEY",)))
         assert set(server.keys) == {f"Bearer {SECRET}"}
         assert all("stop" not in body for body in server.requests), "OpenAI refuses an empty list"
     assert accuracy(result.directory) == 1
@@ -60,9 +61,12 @@ def test_the_key_is_sent_and_in_no_file(
     with serve(echo) as server:
         run_score(config_of(workspace, server.url, seed=1))
         assert set(server.keys) == {"Bearer none"}, "no key unless one is named"
+    with serve(echo) as server:
+        run_score(config_of(workspace, server.url, seed=2, api_key_env=("m=OPENAI_API_KEY", "X")))
+        assert set(server.keys) == {"Bearer another one"}, "a model's own comes before the common"
     monkeypatch.delenv("LAB_KEY")
     with pytest.raises(UserError, match="LAB_KEY"):
-        run_score(config_of(workspace, server.url, api_key_env="LAB_KEY", seed=2))
+        run_score(config_of(workspace, server.url, api_key_env=("LAB_KEY",), seed=3))
 
 
 def test_an_endpoint_that_dies_midway_leaves_an_unfinished_run_that_goes_on(
@@ -132,10 +136,27 @@ def test_a_plain_completions_endpoint_gets_the_prompt_as_text(workspace: Workspa
         text = body["prompt"].rpartition("Say ")[2]
         return Answer(200, json.dumps({"choices": [{"index": 0, "text": text}]}).encode())
 
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say 0"}]
+    row = make_row("r0", "", "0", prompt_json=json.dumps(messages))
+    publish_rows(workspace, [row], key="k2")
     with serve(plain) as server:
         result = run_score(config_of(workspace, server.url, endpoint_api="completions"))
-        assert all(body["prompt"].endswith(tuple("012345")) for body in server.requests)
+        assert [body["prompt"] for body in server.requests] == ["Be brief.\n\nSay 0"]
     assert accuracy(result.directory) == 1
+
+
+def test_half_a_surrogate_pair_is_an_answer_like_any_other(workspace: Workspace) -> None:
+    with serve(lambda body, number: body_of({"content": "5\ud800"}, "stop")) as server:
+        result = run_score(config_of(workspace, server.url))
+    assert accuracy(result.directory) == 0
+
+
+def test_weights_that_cannot_be_read_are_named(workspace: Workspace, tiny_model: Path) -> None:
+    broken = workspace.root / "broken"
+    shutil.copytree(tiny_model, broken)
+    (broken / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(UserError, match=r"broken is not a readable Hugging Face model"):
+        run_score(config_of(workspace, "", models=(f"m={broken}",)))
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,30 @@ def test_a_task_of_lm_eval_keeps_its_metric_and_resumes(
     assert found["scores"]["m"]["acc"]["value"] == pytest.approx(sum(rights) / 5)
 
 
+def test_a_group_is_one_benchmark_and_a_limit_chooses_documents(
+    tmp_path: Path, task_folder: Path, tiny_model: Path
+) -> None:
+    other = yaml.safe_load((task_folder / "sums.yaml").read_text()) | {"task": "sums_again"}
+    (task_folder / "again.yaml").write_text(yaml.safe_dump(other))
+    group = {"group": "arithmetic", "task": ["sums", "sums_again"]}
+    (task_folder / "group.yaml").write_text(yaml.safe_dump(group))
+
+    def rights(limit: int | None) -> dict[str, tuple[str, float]]:
+        result = run_score(
+            ScoreConfig(
+                workspace=tmp_path / "ws", models=(f"m={tiny_model}",), dtype="float32",
+                benchmarks=(f"arithmetic={task_folder}",), limit=limit,
+            )
+        )  # fmt: skip
+        rows = pq.read_table(result.directory / "samples.parquet").to_pylist()
+        return {row["row_id"]: (row["prompt"], row["score"]) for row in rows}
+
+    whole, chosen = rights(None), rights(4)
+    assert len(whole) == 10
+    assert len(chosen) == 4
+    assert chosen.items() <= whole.items(), "the same verdict on the same document"
+
+
 def test_an_endpoint_is_not_asked_for_log_likelihoods(tmp_path: Path, task_folder: Path) -> None:
     with serve(lambda body, number: completion("x")) as server:
         config = ScoreConfig(

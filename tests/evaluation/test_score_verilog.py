@@ -24,7 +24,9 @@ from scoring_inputs import (
     write_tiny_model,
 )
 
+from evaluation import grade
 from evaluation.benchmarks.verilog import public_set, self_test
+from evaluation.problems import read_problem_sets
 from evaluation.score import ScoreConfig, plan, run_score
 from evaluation.shard import NoVerdictError
 from evaluation.verifiers import sandbox
@@ -166,6 +168,7 @@ def test_the_command_of_the_manual_scores_folders_on_public_and_own_problems(
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert f"{V2} (pass@1, 3 problems)" in ran.stdout
+    assert ran.stdout.count("official, all 3 problems") == 2
     assert "tuned minus base" in ran.stdout
     [folder] = [path for path in workspace.evaluations.iterdir() if path.is_dir()]
     names = [found["name"] for found in results_of(folder)["benchmarks"]]
@@ -248,6 +251,55 @@ def test_a_machines_fault_stops_the_score_and_the_next_run_judges_only_the_rest(
         assert len(server.requests) == 6, "nothing is asked twice"
     [found] = results_of(result.directory)["benchmarks"]
     assert found["scores"]["m"]["pass@1"]["value"] == 1
+
+
+def test_score_and_grade_give_the_same_verdicts(shared_data: Path, tmp_path: Path) -> None:
+    """References and mutants of upstream's problems, by the stage and by the grading command."""
+    source = shared_data / "verilog_eval_v2" / "dataset_code-complete-iccad2023"
+    url = "http://127.0.0.1:9/v1"
+    limited = config_of(tmp_path, source, url, limit=12, models=(f"m={url}#m",))
+    [chosen] = read_problem_sets(
+        Workspace(limited.workspace), "dsm", limited.benchmarks, limit=12, seed=0
+    ).sets
+    codes = {}
+    for row in chosen.rows:
+        right = row["answer"].replace("RefModule", "TopModule")
+        codes[json.loads(row["prompt_json"])[-1]["content"]] = (right, right.replace("&", "|"))
+
+    def canned(body: dict[str, Any], number: int) -> Answer:
+        return completion(codes[body["messages"][-1]["content"]][body["seed"] % 2])
+
+    with serve(canned) as server:
+        result = run_score(limited.model_copy(update={"models": (f"m={server.url}#m",)}))
+    samples = pq.read_table(result.directory / "samples.parquet").to_pylist()
+    assert len(samples) == 24
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text(
+        "".join(
+            json.dumps({"task_id": s["row_id"], "sample": s["sample"], "answer": s["answer"]})
+            + "\n"
+            for s in samples
+        )
+    )
+    out = tmp_path / "verdicts.jsonl"
+    assert grade.main([
+        "--benchmark", f"{V2}={source}", "--answers", str(answers), "--out", str(out),
+        "--cache", str(tmp_path / "other cache"), "--json", str(tmp_path / "summary.json"),
+        "--only-answered",
+    ]) == 0  # fmt: skip
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {(v["task_id"], v["sample"]): (v["verdict"], v["official"]) for v in lines} == {
+        (s["row_id"], s["sample"]): (s["outcome"], s["official"]) for s in samples
+    }
+    scores = results_of(result.directory)["benchmarks"][0]["scores"]["m"]
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    for rules, prefix in (("audited", ""), ("official", "official_")):
+        assert scores[f"{prefix}pass@1"]["problems"] == summary[rules]["problems"]
+        for field in ("value", "low", "high"):
+            assert scores[f"{prefix}pass@1"][field] == pytest.approx(
+                summary[rules]["pass_at"][0][field]
+            )
+    assert 0 < scores["pass@1"]["value"] < 1 or len({s["outcome"] for s in samples}) > 1
 
 
 def test_after_kill_9_no_answer_is_asked_for_twice(tmp_path: Path, step: Path) -> None:

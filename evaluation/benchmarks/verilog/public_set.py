@@ -98,7 +98,7 @@ class BenchSet(ProblemSet):
                 f"problem {name} of {self.benchmark.name}: its own reference does not pass its "
                 f"bench ({why}): mend or remove it"
             )
-        if len(surprising) > _MOST_UNUSABLE * len(self.problems):
+        if len(surprising) > max(1, _MOST_UNUSABLE * len(self.problems)):
             name, why = min(surprising.items())
             raise BrokenToolchainError(
                 f"{tool_version()} cannot run {len(surprising)} of {len(self.problems)} references "
