@@ -148,55 +148,50 @@ _PEERS = {
 }
 
 
-def _measure(read: Callable[[Path], int], pdfs: Sequence[Path]) -> float:
-    read(pdfs[0])  # imports and models
-    pages = 0
+def _measure(read: Callable[[Path], bool], pdfs: Sequence[Path]) -> float:
+    if not read(pdfs[0]):  # imports and models, and text that is surely there
+        raise SystemExit(
+            f"{read.__name__} read nothing of {pdfs[0].name}: install benchmarks/peers"
+        )
     with cpu_seconds() as spent:
-        for path in pdfs:
-            pages += read(path)
-    return spent[0] / pages
+        without_text = [path.name for path in pdfs if not read(path)]
+    if without_text:
+        print(f"{read.__name__} read no text of {', '.join(without_text)}", file=sys.stderr)
+    return spent[0] / sum(_count(path) for path in pdfs)
 
 
-def _unstructured_fast(path: Path) -> int:
+def _unstructured_fast(path: Path) -> bool:
     from corpus.parsers import unstructured_setup
 
     unstructured_setup.prepare()
     from unstructured.partition.pdf import partition_pdf
 
-    elements = partition_pdf(str(path), strategy="fast", languages=["eng"])
-    # It logs what is not installed and goes on without the text; drawings it gives up.
-    if not elements and not path.name.startswith(GIVEN_UP):
-        raise SystemExit(f"unstructured read nothing of {path.name}: install its peers file")
-    return _count(path)
+    # It logs what is not installed, or what is too complex for it, and goes on without the text.
+    return bool(partition_pdf(str(path), strategy="fast", languages=["eng"]))
 
 
-# "Too complex for text extraction" by unstructured's own test, in fast mode without any text.
-GIVEN_UP = ("bms-c1", "caravel")
+def _pdfplumber_text(path: Path) -> bool:
+    import pdfplumber
+
+    texts = []
+    with pdfplumber.open(path) as document:
+        for page in document.pages:
+            texts.append(page.extract_text())
+            page.close()
+    return any(texts)
+
+
+def _pypdfium2_text(path: Path) -> bool:
+    import pypdfium2
+
+    with pypdfium2.PdfDocument(path) as document:
+        return any([page.get_textpage().get_text_bounded() for page in document])
 
 
 def _count(path: Path) -> int:
     import pypdfium2
 
     with pypdfium2.PdfDocument(path) as document:
-        return len(document)
-
-
-def _pdfplumber_text(path: Path) -> int:
-    import pdfplumber
-
-    with pdfplumber.open(path) as document:
-        for page in document.pages:
-            page.extract_text()
-            page.close()
-        return len(document.pages)
-
-
-def _pypdfium2_text(path: Path) -> int:
-    import pypdfium2
-
-    with pypdfium2.PdfDocument(path) as document:
-        for page in document:
-            page.get_textpage().get_text_bounded()
         return len(document)
 
 
