@@ -150,9 +150,7 @@ _PEERS = {
 
 def _measure(read: Callable[[Path], bool], pdfs: Sequence[Path]) -> float:
     if not read(pdfs[0]):  # imports and models, and text that is surely there
-        raise SystemExit(
-            f"{read.__name__} read nothing of {pdfs[0].name}: install benchmarks/peers"
-        )
+        raise SystemExit(f"{read.__name__} read nothing of {pdfs[0].name}: is it installed?")
     with cpu_seconds() as spent:
         without_text = [path.name for path in pdfs if not read(path)]
     if without_text:
@@ -185,7 +183,7 @@ def _pypdfium2_text(path: Path) -> bool:
     import pypdfium2
 
     with pypdfium2.PdfDocument(path) as document:
-        return any([page.get_textpage().get_text_bounded() for page in document])
+        return any("".join(page.get_textpage().get_text_bounded() for page in document))
 
 
 def _count(path: Path) -> int:
