@@ -1,6 +1,6 @@
 """What may be said of one model against another: "twice the accuracy" and its two honest kin.
 
-    for claim in claims(base, tuned, clusters, ceiling=0.98):
+    for claim in claims(effects(base, tuned, clusters), mean_interval(base, clusters)):
         claim.name, claim.state, claim.reason
 
 A claim is `shown` when the whole 95 % interval supports it, `refuted` when the whole interval
@@ -10,12 +10,11 @@ no room for it: twice 63 % is 126 %, which no model can reach.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from evaluation.effects import Effect, effects
-from evaluation.statistics import Interval, mean_interval
+from evaluation.effects import Effect, Effects
+from evaluation.statistics import Interval
 
 TWICE_ACCURACY = "twice the accuracy"
 TWICE_ODDS = "twice the odds"
@@ -33,20 +32,11 @@ class Claim:
     reason: str
 
 
-def claims(
-    first: Sequence[float],
-    second: Sequence[float],
-    clusters: Sequence[str],
-    *,
-    ceiling: float = 1.0,
-    seed: int = 0,
-) -> list[Claim]:
-    """The three claims about `second` over `first` on the same problems.
+def claims(found: Effects, before: Interval, *, ceiling: float = 1.0) -> list[Claim]:
+    """The three claims about a model whose effects over a baseline of `before` were `found`.
 
     `ceiling` is the highest score that the benchmark gives to right answers.
     """
-    found = effects(first, second, clusters, seed=seed)
-    before = mean_interval(first, clusters, seed=seed)
     return [
         twice_the_accuracy(found.ratio, before, ceiling),
         _judge(TWICE_ODDS, found.odds_ratio, 2.0, "odds ratio", "{:.2f}"),

@@ -220,6 +220,7 @@ def compare(
         p_value = mcnemar([v == 1 for v in first], [v == 1 for v in second]).p_value
     else:
         p_value = sign_flip_p_value(first, second, groups, seed=seed)
+    found = effects(first, second, groups, seed=seed)
     return Comparison(
         model=model,
         baseline=baseline,
@@ -232,8 +233,8 @@ def compare(
         losses=sum(b < a for a, b in zip(first, second, strict=True)),
         p_value=p_value,
         finding=_finding(interval, p_value),
-        effects=effects(first, second, groups, seed=seed),
-        claims=tuple(claims(first, second, groups, seed=seed)),
+        effects=found,
+        claims=tuple(claims(found, mean_interval(first, groups, seed=seed))),
         power=smallest_visible(first, second, groups, samples=samples),
     )
 

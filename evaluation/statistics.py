@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -96,8 +96,11 @@ def sign_flip_p_value(
         signs = np.array(list(itertools.product((-1.0, 1.0), repeat=len(gains))))
         return float(np.mean(np.abs(signs @ gains) >= seen))
     rng = np.random.default_rng(seed)
-    flipped = rng.choice((-1.0, 1.0), size=(RESAMPLES, len(gains))) @ gains
-    return float((1 + np.sum(np.abs(flipped) >= seen)) / (1 + RESAMPLES))
+    beyond = 0
+    for count in _blocks(len(gains)):
+        flipped = (2.0 * rng.integers(0, 2, size=(count, len(gains))) - 1) @ gains
+        beyond += int(np.sum(np.abs(flipped) >= seen))
+    return float((1 + beyond) / (1 + RESAMPLES))
 
 
 def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
@@ -166,11 +169,17 @@ def _by_cluster(values: Sequence[float], clusters: Sequence[str]) -> tuple[np.nd
 
 
 def _resampled_means(sums: np.ndarray, counts: np.ndarray, seed: int) -> np.ndarray:
-    """Means of `RESAMPLES` draws of clusters with replacement, in blocks to bound memory."""
+    """Means of `RESAMPLES` draws of clusters with replacement."""
     rng = np.random.default_rng(seed)
-    block = max(1, 2_000_000 // len(sums))
     means: list[np.ndarray] = []
-    for start in range(0, RESAMPLES, block):
-        drawn = rng.integers(0, len(sums), size=(min(block, RESAMPLES - start), len(sums)))
+    for count in _blocks(len(sums)):
+        drawn = rng.integers(0, len(sums), size=(count, len(sums)))
         means.append(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
     return np.concatenate(means)
+
+
+def _blocks(width: int) -> Iterator[int]:
+    """Sizes that add up to `RESAMPLES`, of rows of so many numbers: memory stays bounded."""
+    block = max(1, 2_000_000 // width)
+    for start in range(0, RESAMPLES, block):
+        yield min(block, RESAMPLES - start)

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, contingency
 
-from evaluation.claims import claims, no_room_for_twice
+from evaluation.claims import Claim, claims, no_room_for_twice
 from evaluation.effects import effects
 from evaluation.power import Power, smallest_visible
 from evaluation.statistics import (
     clustered_error,
     mcnemar,
+    mean_interval,
     paired_difference,
     resampled_means,
     unseen,
@@ -28,6 +29,11 @@ def names(count: int) -> list[str]:
 
 def of(count: int, right: int) -> list[float]:
     return [1.0] * right + [0.0] * (count - right)
+
+
+def claimed(base: list[float], tuned: list[float], *, ceiling: float) -> list[Claim]:
+    clusters = names(len(base))
+    return claims(effects(base, tuned, clusters), mean_interval(base, clusters), ceiling=ceiling)
 
 
 def shuffled(values: list[float], seed: int) -> list[float]:
@@ -143,7 +149,7 @@ def test_bounds_surround_the_value(rows: list[tuple[float, float, int]]) -> None
 
 def test_twice_what_cannot_double_is_refused_with_the_arithmetic() -> None:
     base, tuned = of(156, 98), of(156, 140)
-    twice, odds, errors = claims(base, tuned, names(156), ceiling=0.981)
+    twice, odds, errors = claimed(base, tuned, ceiling=0.981)
     assert twice.state == "refused"
     assert twice.reason == (
         "twice 62.8% is 125.6%, above the ceiling of 98.1%: at most 1.56 times is possible"
@@ -166,7 +172,7 @@ def test_twice_what_cannot_double_is_refused_with_the_arithmetic() -> None:
 def test_twice_the_accuracy(
     count: int, before: int, after: int, ceiling: float, state: str, words: str
 ) -> None:
-    claim = claims(of(count, before), of(count, after), names(count), ceiling=ceiling)[0]
+    claim = claimed(of(count, before), of(count, after), ceiling=ceiling)[0]
     assert claim.state == state
     assert words in claim.reason
 
