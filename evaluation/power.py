@@ -29,7 +29,7 @@ class Power:
     """Differences in [0, 1]; None where no difference, however large, could be shown."""
 
     difference: float | None
-    at_best: float | None  # with any number of samples; None too when `samples` is 1
+    at_best: float | None  # with any number of samples; None too where these values do not tell
 
 
 def smallest_visible(
@@ -45,7 +45,7 @@ def smallest_visible(
     gains = [b - a for a, b in zip(first, second, strict=True)]
     error = clustered_error(gains, clusters)
     seen = max(_errors() * error, floor)
-    if samples < 2:
+    if samples < 2 or error == 0:
         return Power(min(seen, 1.0), None)
     noise = sum(_sampling_variance(p, samples) for p in (*first, *second)) / len(gains) ** 2
     rest = math.sqrt(max(error**2 - noise, 0.0))

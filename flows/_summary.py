@@ -84,7 +84,7 @@ def print_summary(summary: Summary, *, seconds: float) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    console.print(Text(f"{summary.headline} ({seconds:.1f} s)", style="bold"))
+    console.print(Text(f"{summary.headline} ({seconds:.1f} s)", style="bold"), soft_wrap=True)
     table = Table.grid(padding=(0, 2))
     for line in summary.stages:
         table.add_row(
@@ -95,7 +95,8 @@ def print_summary(summary: Summary, *, seconds: float) -> None:
         )
         if line.left_out:
             table.add_row("", "", "", Text(f"left out {line.left_out}", style="dim"))
-    console.print(table)
+    if summary.stages:
+        console.print(table)
     if summary.notes:
         console.print()
     for note in summary.notes:

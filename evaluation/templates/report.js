@@ -142,17 +142,20 @@
     node.style.top = `${index * ROW_PX}px`;
     const marks = make("span", "marks");
     problem.answers.forEach((answers, model) => marks.append(tally(answers, models[model])));
-    node.append(marks, make("b", "", problem.task || problem.id), make("p", "", gist(problem)));
+    const [title, line] = headline(problem);
+    node.append(marks, make("b", "", title), make("p", "", line));
     node.addEventListener("click", () => { select(index); list.focus(); });
     return node;
   }
 
-  // The question stands last in a prompt; of code to complete, the module's name says more.
-  function gist(problem) {
+  // Problems of public benchmarks have names. Else the question stands last in a prompt; of code to
+  // complete, the module's name says more.
+  function headline(problem) {
     const prompt = texts[problem.prompt];
-    const module = /^verilog/.test(problem.verifier) && prompt.match(/\bmodule\s+\w+/);
-    if (/^verilog_bench/.test(problem.verifier)) return problem.id;
-    return module ? module[0] : prompt.trim().split("\n").filter((line) => line.trim()).pop()?.slice(0, 300) || "";
+    const lines = prompt.trim().split("\n").filter((line) => line.trim());
+    if (problem.verifier === "verilog_bench") return [problem.id, problem.task];
+    const module = problem.verifier === "verilog_sim" && prompt.match(/\bmodule\s+\w+/);
+    return [problem.task || problem.id, module ? module[0] : (lines.pop() || "").slice(0, 300)];
   }
 
   function select(index) {
