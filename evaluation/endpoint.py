@@ -7,7 +7,7 @@ arrives, what may pass is tried again, and anything else stops the run; the same
 where it was.
 
 The key is read from the environment and is in no file. Not covered: log-likelihoods, which chat
-endpoints do not give; tasks that need them want a model folder.
+endpoints do not give; who plans an evaluation keeps such tasks from them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,13 @@ from evaluation.journal import AnswerKey, Journal
 from evaluation.models import Endpoint
 from workspace.errors import DsmError, TransientError, UserError
 
-Api = Literal["chat", "completions"]
-_PATHS: Final = {"chat": "chat/completions", "completions": "completions"}
+# chat_fixed: hosted models that reason set temperature and top_p themselves and refuse them.
+Api = Literal["chat", "chat_fixed", "completions"]
+_PATHS: Final = {
+    "chat": "chat/completions",
+    "chat_fixed": "chat/completions",
+    "completions": "completions",
+}
 _SEED_BITS: Final = 31  # what every server takes
 _PASSING: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
@@ -65,9 +70,9 @@ def journaled(
     from lm_eval.models import openai_completions
 
     base: Any = (
-        openai_completions.LocalChatCompletion
-        if calling.api == "chat"
-        else openai_completions.LocalCompletionsAPI
+        openai_completions.LocalCompletionsAPI
+        if calling.api == "completions"
+        else openai_completions.LocalChatCompletion
     )
 
     class JournaledEndpoint(base):  # type: ignore[misc]
@@ -118,15 +123,11 @@ def journaled(
             payload: dict[str, Any] = super()._create_payload(*arguments, **settings)
             if not payload.get("stop"):  # OpenAI's server refuses an empty list
                 payload.pop("stop", None)
+            if calling.api == "chat_fixed":
+                payload["max_completion_tokens"] = payload.pop("max_tokens")
+                for name in ("temperature", "top_p", "stop"):
+                    payload.pop(name, None)
             return payload
-
-        def loglikelihood(self, requests: list[Any], **_: Any) -> list[tuple[float, bool]]:
-            raise UserError(
-                f"{requests[0].task_name} needs log-likelihoods, which {endpoint.url} is not asked "
-                "for: score a model folder on it, or leave it out"
-            )
-
-        loglikelihood_rolling = loglikelihood
 
     return JournaledEndpoint(
         model=endpoint.model,

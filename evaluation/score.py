@@ -42,7 +42,7 @@ from evaluation.verifiers import sandbox, verilog
 from workspace import publish as atomic
 from workspace import registry
 from workspace.config import StageConfig, setting
-from workspace.errors import MissingInputError
+from workspace.errors import MissingInputError, UserError
 from workspace.locking import stage_lock
 from workspace.manifest import (
     Manifest,
@@ -128,7 +128,10 @@ class ScoreConfig(StageConfig):
         "transformers", position=14, description="what computes the answers of model folders"
     )
     endpoint_api: Api = setting(
-        "chat", position=15, description="form of endpoints: chat, or completions of plain text"
+        "chat",
+        position=15,
+        description="form of endpoints: chat; completions of plain text; or chat_fixed for models "
+        "that take no temperature and count max_completion_tokens",
     )
     api_key_env: tuple[str, ...] = setting(
         (),
@@ -211,7 +214,23 @@ def _survey(config: ScoreConfig) -> _Survey:
         for index, (label, found) in enumerate(pairs)
     )
     planned = StagePlan(STAGE, key, directory, shards, inputs, find_published(directory, key))
+    if planned.published is None:
+        _check_endpoints(config, scored, problems)
     return _Survey(planned, scored, problems)
+
+
+def _check_endpoints(
+    config: ScoreConfig, scored: Sequence[ScoredModel], problems: Problems
+) -> None:
+    """What a later shard would fail on, before the first one has begun."""
+    for model in (model for model in scored if model.endpoint is not None):
+        _calling(config, model.label).key()
+        for found in problems.sets:
+            if found.needs_likelihoods:
+                raise UserError(
+                    f"{found.benchmark.name} needs log-likelihoods, which an endpoint does not "
+                    f"give: score model folders on it, or leave {model.label} or it out"
+                )
 
 
 def _inputs(
@@ -234,6 +253,9 @@ def process(config: ScoreConfig, shard: Shard, progress: Progress = quiet) -> Sh
     survey = _survey(config)
     if survey.plan.published is not None:
         return ShardReport(shard.index)
+    if shard.index == 0:
+        for found in survey.problems.sets:
+            found.prepare()  # what cannot be graded is said before anything is generated
     label, name = shard.items
     with progress(f"{label} on {name}", shard.units, "answers") as advance:
         result = _run(config, survey, shard, advance)
@@ -257,29 +279,30 @@ def _run(
         temperature=config.temperature,
         seed=config.seed,
         max_answer_tokens=config.max_answer_tokens,
-        chat=model.endpoint is None or config.endpoint_api == "chat",
+        chat=model.endpoint is None or config.endpoint_api != "completions",
     )
     running = Running(
         engine=config.engine,
         batch_size=config.batch_size,
         dtype=survey.plan.inputs.get("dtype", ""),
         threads=config.workers,
-        calling=Calling(
-            api=config.endpoint_api,
-            api_key_env=_key_variable(config.api_key_env, label),
-            concurrency=config.concurrency,
-            timeout_s=config.request_timeout_s,
-            max_tries=config.request_tries,
-        ),
+        calling=_calling(config, label),
     )
     folder = survey.plan.work / f"{shard.index:03d}-{name}"
     return run_shard(folder, survey.problem_set(name), model, sampling, running, advance)
 
 
-def _key_variable(given: Sequence[str], label: str) -> str:
-    """The variable for a model's endpoint: its own, else the one without a label."""
-    by_label = {name: variable for name, _, variable in (text.rpartition("=") for text in given)}
-    return by_label.get(label, by_label.get("", ""))
+def _calling(config: ScoreConfig, label: str) -> Calling:
+    """How the endpoint of a model is asked. Its own key's variable comes before the common one."""
+    pairs = (text.rpartition("=") for text in config.api_key_env)
+    by_label = {name: variable for name, _, variable in pairs}
+    return Calling(
+        api=config.endpoint_api,
+        api_key_env=by_label.get(label, by_label.get("", "")),
+        concurrency=config.concurrency,
+        timeout_s=config.request_timeout_s,
+        max_tries=config.request_tries,
+    )
 
 
 def publish(config: ScoreConfig, plan: StagePlan) -> Manifest:

@@ -64,7 +64,7 @@ def run_shard(
 ) -> ShardResult:
     """Do the shard, or read what was done before. Idempotent; goes on after a kill.
 
-    Raises `NoVerdictError` when answers to a public benchmark could not be judged.
+    Raises `NoVerdictError` when answers could not be judged that the score needs.
     """
     done = folder / "graded.json"
     if done.exists():
@@ -75,7 +75,7 @@ def run_shard(
     lm = _open_model(model, Journal(folder / "answers.jsonl"), sampling, running, advance)
     results = _evaluate(lm, tasks, chat=sampling.chat)
     answers = problems.graded(results)
-    if problems.benchmark.has_official:
+    if problems.needs_every_verdict:
         _refuse_without_verdict(problems.benchmark.name, answers)
     publish.write_json(
         done,
@@ -139,7 +139,6 @@ def _evaluate(lm: Any, tasks: HarnessTasks, *, chat: bool) -> Mapping[str, Any]:
 
 
 def _refuse_without_verdict(name: str, answers: Mapping[str, list[Graded]]) -> None:
-    """A public score with holes would be compared with whole ones."""
     found = [one for graded in answers.values() for one in graded if one.score is None]
     if found:
         reasons = Counter(one.outcome for one in found)

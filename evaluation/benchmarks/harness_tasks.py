@@ -36,6 +36,12 @@ class HarnessSet(ProblemSet):
     """Documents of one or more lm-eval tasks; a row is `task/number of its document`."""
 
     include_path: Path | None
+    by_likelihood: bool
+
+    @property
+    def needs_likelihoods(self) -> bool:
+        """Multiple choice in lm-eval compares the log-likelihoods of the choices."""
+        return self.by_likelihood
 
     def tasks(self, folder: Path, sampling: Sampling) -> HarnessTasks:
         """lm-eval's own task, with the chosen documents alone."""
@@ -104,6 +110,7 @@ def read_harness_set(
         hash_json([asked, versions]),
         f"lm-eval {version('lm-eval')}",
         include_path,
+        any(task.OUTPUT_TYPE != "generate_until" for task in tasks.values()),
     )
 
 

@@ -40,6 +40,16 @@ class ProblemSet:
     grader_version: str
 
     @property
+    def needs_every_verdict(self) -> bool:
+        """Whether an answer that the machine could not judge stops the score."""
+        return False
+
+    @property
+    def needs_likelihoods(self) -> bool:
+        """Whether only a model folder can answer, since endpoints give texts alone."""
+        return False
+
+    @property
     def answers_per_problem(self) -> int | None:
         """How many answers a problem gets, None for what the settings say."""
         return None if self.benchmark.sampled else 1

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from lm_eval.api.instance import Instance
+from lm_eval.models.api_models import JsonChatStr
 from scoring_inputs import make_row, publish_rows
 
 from evaluation import models
-from evaluation.endpoint import EndpointLostError
+from evaluation.endpoint import Calling, EndpointLostError, journaled
+from evaluation.journal import Journal
+from evaluation.models import Endpoint
 from evaluation.score import ScoreConfig, plan, run_score
 from workspace.errors import UserError
 from workspace.paths import Workspace
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "workspace"))
-from chat_server import Answer, completion, serve
+from chat_server import Answer, ChatServer, completion, serve
 
 SECRET = "sk-not-to-be-found-anywhere"
 
@@ -66,7 +74,7 @@ def test_the_key_is_sent_and_in_no_file(
         assert set(server.keys) == {"Bearer another one"}, "a model's own comes before the common"
     monkeypatch.delenv("LAB_KEY")
     with pytest.raises(UserError, match="LAB_KEY"):
-        run_score(config_of(workspace, server.url, api_key_env=("LAB_KEY",), seed=3))
+        plan(config_of(workspace, server.url, api_key_env=("LAB_KEY",), seed=3))
 
 
 def test_an_endpoint_that_dies_midway_leaves_an_unfinished_run_that_goes_on(
@@ -103,6 +111,14 @@ def body_of(message: dict[str, Any], reason: str) -> Answer:
     return Answer(200, json.dumps({"choices": [choice]}).encode())
 
 
+def test_models_that_fix_their_sampling_are_asked_without_it(workspace: Workspace) -> None:
+    with serve(echo) as server:
+        result = run_score(config_of(workspace, server.url, endpoint_api="chat_fixed"))
+        names = {name for body in server.requests for name in body}
+    assert accuracy(result.directory) == 1
+    assert names == {"messages", "model", "max_completion_tokens", "seed"}
+
+
 @pytest.mark.parametrize(
     ("reply", "error", "said"),
     [
@@ -123,6 +139,49 @@ def test_what_is_no_answer_is_never_scored(
         with pytest.raises(error, match=said):
             run_score(config)
     assert not (plan(config).directory / "results.json").exists()
+
+
+JSON = st.recursive(
+    st.none() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(
+        st.sampled_from(("choices", "message", "content", "text", "finish_reason")), inner
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with serve(echo) as running:
+        yield running
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(JSON)
+@example({"choices": [{"message": {"content": "a"}}]})
+@example({"choices": [{"text": "b"}]})
+@example({"choices": [{"message": {}, "finish_reason": "stop"}]})
+@example({"choices": [{"message": {"content": ["c"]}, "finish_reason": "stop"}]})
+@example({"choices": {"0": {}}})
+def test_any_reply_is_a_text_or_the_end_of_the_run(
+    tmp_path: Path, server: ChatServer, said: Any
+) -> None:
+    server.answer = lambda body, number: Answer(200, json.dumps(said).encode())
+    calling = Calling("chat", "", concurrency=1, timeout_s=10, max_tries=1)
+    row = {"row_id": secrets.token_hex(8)}
+    request = Instance("generate_until", row, (JsonChatStr("[]"), {}), 0, ("t", 0, 1))
+    model = journaled(
+        Endpoint(server.url, "m"), calling, Journal(tmp_path / "answers.jsonl"), seed=0
+    )
+    try:
+        [text] = model.generate_until([request])
+    except EndpointLostError as error:
+        assert row["row_id"] in str(error)
+    else:
+        choice = said["choices"][0]
+        message = choice.get("message")
+        said_text = message.get("content") if isinstance(message, dict) else choice.get("text")
+        assert text == (said_text or "")
 
 
 def test_a_model_that_never_came_to_its_answer_is_wrong(workspace: Workspace) -> None:

@@ -10,9 +10,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scoring_inputs import COUNTER, make_row, publish_rows
 
 from evaluation import generation
+from evaluation.benchmarks.local_set.reader import read_local_set
 from evaluation.score import ScoreConfig, plan, process, run_score
 from workspace.errors import MissingInputError, UserError
 from workspace.paths import Workspace
@@ -110,6 +113,8 @@ def test_a_test_bench_of_your_own_judges(tmp_path: Path) -> None:
         ([{**QUESTIONS[0], "answer": "2 V"}], "does not pass its own verifier"),
         ([{"id": "m", "prompt": "p", "reference": COUNTER, "top": "x"}], "'top' must name"),
         ([{"id": "m", "prompt": "p", "testbench": BENCH}], "needs a 'reference'"),
+        ([{"id": "m", "prompt": "p", "reference": COUNTER, "testbench": "//"}], "no module"),
+        ([{"id": "\ud800", "prompt": "p", "answer": "x"}], "line 1: 'id' must be a text"),
         ([{"id": "m", "prompt": "p", "reference": WRONG, "testbench": BENCH}], "own reference"),
         ([{"id": "m", "prompt": "p", "reference": "module m(output q); endmodule"}], "makes no ta"),
     ],
@@ -122,15 +127,39 @@ def test_a_fault_in_the_file_is_named_before_anything_is_asked(
         score(tmp_path, source, {})
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+KEYS = ("id", "prompt", "system", "kind", "answer", "verifier", "ground_truth", "top", "reference",
+        "testbench", "header", "other")  # fmt: skip
+
+
+@settings(max_examples=60)
+@given(st.lists(JSON | st.dictionaries(st.sampled_from(KEYS), st.text(max_size=5) | JSON)))
+def test_any_lines_are_problems_or_a_named_fault(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[Any]
+) -> None:
+    folder = tmp_path_factory.mktemp("own")
+    source = write_lines(folder / "own.jsonl", lines)
+    try:
+        found = read_local_set("own", source, limit=None, seed=0, cache=folder / "cache")
+    except UserError as error:
+        assert "own.jsonl" in str(error)
+    else:
+        assert len(found.rows) == len(lines)
+
+
 def test_names_and_paths_that_cannot_be_meant(tmp_path: Path) -> None:
-    for given, said in (
+    for benchmark, said in (
         ("closed_book=x", "takes no path"),
         ("rtllm_v1.1", "rtllm_v1.1=DIR"),
         ("own=", "no path follows"),
         ("a/b", "letters, digits"),
     ):
         with pytest.raises(ValueError, match=said):
-            ScoreConfig(workspace=tmp_path, benchmarks=(given,))
+            ScoreConfig(workspace=tmp_path, benchmarks=(benchmark,))
     with pytest.raises(ValueError, match="closed_book is there twice"):
         ScoreConfig(workspace=tmp_path, benchmarks=("closed_book", "domain_qa_closed_book"))
     config = {"workspace": tmp_path, "models": ("http://h/v1#m",)}
@@ -238,7 +267,7 @@ def test_an_endpoint_is_not_asked_for_log_likelihoods(tmp_path: Path, task_folde
             benchmarks=(f"sums={task_folder}",),
         )  # fmt: skip
         with pytest.raises(UserError, match="sums needs log-likelihoods"):
-            run_score(config)
+            plan(config)
         assert not server.requests
 
 

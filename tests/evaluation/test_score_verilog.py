@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,10 @@ from chat_server import Answer, completion, serve
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 V2 = "verilog_eval_v2_code_complete"
+PROGRAM = (
+    "import sys; from evaluation.score import ScoreConfig, run_score; "
+    "run_score(ScoreConfig.model_validate_json(sys.argv[1]))"
+)
 
 
 @pytest.fixture
@@ -216,6 +221,20 @@ def test_what_cannot_be_scored_is_said_before_anything_is_asked(
         assert not server.requests
 
 
+def test_a_later_benchmark_that_cannot_be_graded_stops_the_first_as_well(
+    tmp_path: Path, step: Path
+) -> None:
+    own = tmp_path / "own.jsonl"
+    own.write_text(
+        json.dumps({"id": "m", "prompt": "p", "reference": "module m(output q);endmodule"})
+    )
+    with serve(by_model) as server:
+        config = config_of(tmp_path, step, server.url, benchmarks=(f"{V2}={step}", f"own={own}"))
+        with pytest.raises(UserError, match="its reference makes no task"):
+            run_score(config)
+        assert not server.requests
+
+
 def test_the_id_follows_the_benchmarks_contents_not_their_place(tmp_path: Path, step: Path) -> None:
     url = "http://127.0.0.1:9/v1"
     first = plan(config_of(tmp_path, step, url)).key
@@ -317,12 +336,8 @@ def test_after_kill_9_no_answer_is_asked_for_twice(tmp_path: Path, step: Path) -
             tmp_path, step, server.url, models=(f"m={server.url}#m",), concurrency=1,
             samples_per_problem=3, ks=(1,),
         )  # fmt: skip
-        program = (
-            "import sys; from evaluation.score import ScoreConfig, run_score; "
-            "run_score(ScoreConfig.model_validate_json(sys.argv[1]))"
-        )
         child = subprocess.Popen(
-            [sys.executable, "-c", program, config.model_dump_json()], cwd=REPOSITORY
+            [sys.executable, "-c", PROGRAM, config.model_dump_json()], cwd=REPOSITORY
         )
         assert enough.wait(120)
         os.kill(child.pid, signal.SIGKILL)
@@ -339,6 +354,36 @@ def test_after_kill_9_no_answer_is_asked_for_twice(tmp_path: Path, step: Path) -
     [found] = results_of(result.directory)["benchmarks"]
     assert found["samples_per_problem"] == 3
     assert found["scores"]["m"]["pass@1"]["value"] == 1
+
+
+def test_a_model_folder_killed_with_9_gives_the_answers_of_a_whole_run(
+    tmp_path: Path, step: Path, tiny_model: Path
+) -> None:
+    config = config_of(
+        tmp_path, step, "", models=(f"m={tiny_model}",), samples_per_problem=4, ks=(1,),
+        batch_size=2, max_answer_tokens=256, dtype="float32", workers=1,
+    )  # fmt: skip
+    whole = config.model_copy(update={"workspace": tmp_path / "whole"})
+    first = run_score(whole)
+    child = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, config.model_dump_json()], cwd=REPOSITORY
+    )
+    journal = plan(config).work / f"000-{V2}" / "answers.jsonl"
+    while child.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") > 3):
+        time.sleep(0.01)
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+    kept = journal.read_bytes().count(b"\n")
+    assert 4 <= kept < 12
+    second = run_score(config)
+    assert [row["answer"] for row in samples_of(second.directory)] == [
+        row["answer"] for row in samples_of(first.directory)
+    ]
+
+
+def samples_of(folder: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(folder / "samples.parquet").to_pylist()
+    return rows
 
 
 def test_every_public_benchmark_is_read_in_upstreams_layout(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from evaluation.verifiers.verilog_code import tokens_of, units_of
 from workspace.errors import UserError
@@ -46,14 +46,21 @@ def _parse(line: bytes, where: str) -> dict[str, Any]:
     if unknown:
         raise UserError(f"{where}: unknown key {unknown[0]!r}: keys are {', '.join(sorted(_KEYS))}")
     for key in _TEXTS:
-        if key in row and not isinstance(row[key], str):
+        if key in row and not is_text(row[key]):
             raise UserError(f"{where}: {key!r} must be a text")
     for key in ("id", "prompt"):
         if not row.get(key):
             raise UserError(f"{where}: no text {key!r}")
     if "testbench" in row and "reference" not in row:
         raise UserError(f"{where}: a 'testbench' needs a 'reference' that passes it")
+    if "testbench" in row and not units_of(tokens_of(row["testbench"])):
+        raise UserError(f"{where}: 'testbench' holds no module")
     return row
+
+
+def is_text(value: Any) -> TypeGuard[str]:
+    """JSON can hold half a surrogate pair, which no file can."""
+    return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def the_module(line: Mapping[str, Any], where: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evaluation.benchmarks import HERE, Benchmark
-from evaluation.benchmarks.local_set.lines import read_lines, the_module
+from evaluation.benchmarks.local_set.lines import is_text, read_lines, the_module
 from evaluation.benchmarks.problem_set import (
     HarnessTasks,
     ProblemSet,
@@ -41,12 +41,24 @@ class ModuleSet(ProblemSet):
 
     tops: Mapping[str, str]
 
+    @property
+    def needs_every_verdict(self) -> bool:
+        """As for the public benchmarks."""
+        return True
+
+    def prepare(self) -> Mapping[str, str]:
+        """Record all references, or name the one that makes no task."""
+        self._recorded()
+        return {}
+
     def tasks(self, folder: Path, sampling: Sampling) -> HarnessTasks:
         """As all, with the recorded outputs as ground truth."""
-        self_test()
-        rows = [{**row, "ground_truth": self._record(row)} for row in self.rows]
-        place = write_task(folder, self.benchmark, rows, sampling)
+        place = write_task(folder, self.benchmark, self._recorded(), sampling)
         return HarnessTasks([self.benchmark.name], place)
+
+    def _recorded(self) -> list[Row]:
+        self_test()
+        return [{**row, "ground_truth": self._record(row)} for row in self.rows]
 
     def _record(self, row: Row) -> str:
         golden = record_golden(row["answer"], self.tops[row["row_id"]])
@@ -88,7 +100,7 @@ def _kind(line: Mapping[str, Any]) -> str:
 
 def _question(line: Mapping[str, Any], where: str) -> Row:
     answer = line.get("answer")
-    if not isinstance(answer, str):
+    if not is_text(answer):
         raise UserError(f"{where}: 'answer' must be a text (or give a 'reference' module)")
     verifier = line.get("verifier", "exact")
     if verifier not in _QUESTION_KINDS:

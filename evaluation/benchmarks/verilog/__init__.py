@@ -12,6 +12,8 @@
 | `answers` | reads answers, keeps verdicts |
 | `run` | all answers of a file, longest first, on all cores |
 | `summary` | pass@k with intervals, failures by kind |
+| `public_set` | the benchmarks as problems that models are asked (`python -m flows.score`) |
+| `scoring` | what lm-eval calls to grade their answers |
 
-The command is `python -m evaluation.grade`.
+`python -m evaluation.grade` grades answers that were made elsewhere.
 """
