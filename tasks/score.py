@@ -10,6 +10,7 @@ from prefect import task
 
 from evaluation import leaderboard, score
 from tasks import artifacts
+from tasks._markdown import code_cells
 from tasks._options import task_options
 from tasks.stage import stage_tasks
 from workspace.paths import Workspace
@@ -32,7 +33,12 @@ SCORE = stage_tasks("score", score, unit="answers", process=process)
 
 def show_scores(result: StageResult, rows: list[dict[str, object]]) -> None:
     """The scores of every model as a table on the run's page."""
-    artifacts.show_table("score", "scores", rows, "score: models by benchmark, with 95 % intervals")
+    artifacts.show_table(
+        "score",
+        "scores",
+        code_cells(rows, "benchmark", "model"),
+        "score: models by benchmark, with 95 % intervals",
+    )
 
 
 @task(**task_options("score", "leaderboard", "score leaderboard"))

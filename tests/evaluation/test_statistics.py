@@ -26,6 +26,17 @@ def test_pass_at_k_is_the_mean_over_all_draws(passed: list[bool], data: st.DataO
     assert pass_at_k(len(passed), sum(passed), k) == pytest.approx(statistics.mean(draws))
 
 
+@given(st.integers(1, 200), st.data())
+def test_pass_at_k_is_the_product_form_of_its_paper(samples: int, data: st.DataObject) -> None:
+    """Chen et al. 2021 (arXiv 2107.03374), figure 3: 1 - prod(1 - k / i), i from n - c + 1 to n."""
+    correct = data.draw(st.integers(0, samples))
+    k = data.draw(st.integers(1, samples))
+    product = 1.0
+    if samples - correct >= k:
+        product = 1 - np.prod(1 - k / np.arange(samples - correct + 1, samples + 1))
+    assert pass_at_k(samples, correct, k) == pytest.approx(float(product), abs=1e-9)
+
+
 def test_pass_at_k_refuses_more_draws_than_samples() -> None:
     with pytest.raises(ValueError, match="pass@5"):
         pass_at_k(4, 2, 5)
