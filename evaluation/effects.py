@@ -56,7 +56,7 @@ def effects(
     """`second` over `first`, values in [0, 1] of the same problems, resampled by cluster.
 
     Where resampling shows no spread (all right, all wrong, or no problem that differs) the bounds
-    come from the exact binomial one, as in `statistics.mean_interval`.
+    come from the exact binomial one, as in `statistics.mean_interval`. One cluster bounds nothing.
     Raises `ValueError` when the values are not paired, or none.
     """
     pair = _pair(first, second, clusters, seed)
@@ -74,6 +74,9 @@ def _pair(
     after = resampled_means(second, clusters, seed=seed)
     margin = unseen(len(set(clusters)))
     means = float(np.mean(first)), float(np.mean(second))
+    if len(set(clusters)) == 1:
+        anything = (np.zeros_like(before), np.ones_like(before))
+        return _Pair(*means, anything, anything)
     if list(first) == list(second):
         within = (before, before)
         return _Pair(*means, within, (before - margin, before + margin))

@@ -54,11 +54,14 @@ def mean_interval(values: Sequence[float], clusters: Sequence[str], *, seed: int
     """Mean of `values` in [0, 1], with a percentile bootstrap over `clusters` (a label per value).
 
     When all values are 0, or all 1, resampling shows no spread at all; the bound is then the exact
-    binomial one of as many clusters (0 of 50 right: at most 7 %).
+    binomial one of as many clusters (0 of 50 right: at most 7 %). One cluster has no spread to
+    resample and says nothing: 0 to 1.
     Raises `ValueError` when there are no values.
     """
     sums, counts = _by_cluster(values, clusters)
     value, low, high = _bootstrap(sums, counts, seed)
+    if len(sums) == 1:
+        return Interval(value, 0.0, 1.0)
     if value == 0:
         high = unseen(len(sums))
     elif value == 1:
@@ -71,10 +74,13 @@ def paired_difference(
 ) -> Interval:
     """Mean of `second - first` on the same problems, with its bootstrap interval.
 
-    When the two never differ the interval is that of a difference not seen in so many clusters.
+    When the two never differ the interval is that of a difference not seen in so many clusters;
+    with one cluster it is everything, -1 to 1.
     """
     gains = _gains(first, second)
     sums, counts = _by_cluster(gains, clusters)
+    if len(sums) == 1:
+        return Interval(float(sums[0] / counts[0]), -1.0, 1.0)
     if not any(gains):
         return Interval(0.0, -unseen(len(sums)), unseen(len(sums)))
     return Interval(*_bootstrap(sums, counts, seed))

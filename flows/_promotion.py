@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from evaluation.gate import Decision, GateConfig, decide
+from evaluation.gate import Decision, GateConfig, decide, settled
 from flows._summary import Summary
 
 
 def preview(config: GateConfig) -> str:
     """What the gate would decide."""
-    decision = decide(config)
+    decision = settled(config) or decide(config)
     return "\n  ".join([_headline(decision, "would be promoted"), *decision.reasons])
 
 
@@ -22,6 +22,8 @@ def summarise(decision: Decision) -> Summary:
 
 
 def _headline(decision: Decision, word: str) -> str:
+    if decision.promoted and not decision.checks:
+        return f"{decision.candidate} is promoted already, nothing to do"
     if decision.promoted:
         return f"{decision.candidate} {word}"
     failed = [check.benchmark for check in decision.checks if not check.passed]

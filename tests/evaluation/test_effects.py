@@ -117,6 +117,12 @@ def test_what_does_not_exist_is_not_made_up() -> None:
     assert everything.error_reduction.low < 1.0, "20 of 20 is no proof of no errors"
 
 
+def test_one_cluster_bounds_no_ratio() -> None:
+    found = effects([1.0, 0.0], [1.0, 1.0], ["f", "f"]).ratio
+    assert found is not None
+    assert (found.value, found.low, found.high) == (2.0, 0.0, None)
+
+
 def test_no_difference_seen_is_not_a_ratio_of_exactly_one() -> None:
     found = effects(of(50, 25), of(50, 25), names(50)).ratio
     assert found is not None

@@ -80,6 +80,12 @@ def test_nothing_right_is_not_certainty() -> None:
     assert all_right.low == pytest.approx(1 - 0.0711, abs=1e-4)
 
 
+def test_one_cluster_is_no_certainty() -> None:
+    """Two phrasings of one fact, one right: nothing is known about other facts."""
+    assert mean_interval([1.0, 0.0], ["f", "f"]) == (0.5, 0.0, 1.0)
+    assert paired_difference([0.0, 0.0], [1.0, 0.0], ["f", "f"]) == (0.5, -1.0, 1.0)
+
+
 def test_pairing_sees_what_separate_intervals_cannot() -> None:
     rng = np.random.default_rng(2)
     difficulty = rng.random(200)

@@ -74,8 +74,11 @@ def test_what_is_promoted_needs_no_prefect(
 ) -> None:
     registry.set_stage(workspace, "dsm", 1, "promoted", reasons=["by hand"])
     monkeypatch.setattr("flows._cli.prefect_api", None)
-    assert run(workspace) == 0
-    assert "by hand" in capsys.readouterr().out
+    for more in ((), ("--dry-run",)):
+        assert run(workspace, *more) == 0
+        shown = capsys.readouterr().out
+        assert "dsm:1 is promoted already, nothing to do" in shown
+        assert "by hand" in shown
 
 
 def test_a_preview_decides_without_writing(
