@@ -20,6 +20,7 @@ from PIL.Image import Image
 from corpus.parsed import Box, ParseOptions, Unreadable
 from corpus.parsers.boxes import area, enclose
 from corpus.parsers.line_blocks import group_lines
+from corpus.parsers.page_png import encode_page
 from corpus.parsers.page_size import fit_dpi
 from corpus.parsers.pdf_raw import (
     Bookmark,
@@ -110,7 +111,8 @@ class PdfiumDocument:
 
     def _render(self, page: Any, width: float, height: float) -> tuple[bytes, float]:
         dpi = fit_dpi(width, height, self._options.page_dpi, self._options.max_page_pixels)
-        return _encode_png(page.render(scale=dpi / 72)), dpi
+        drawn = page.render(scale=dpi / 72).to_pil().convert("RGB")
+        return encode_page(drawn.tobytes(), drawn.width, drawn.height), dpi
 
     def _pictures(
         self, page: Any, place: _Placement, files: PageFiles

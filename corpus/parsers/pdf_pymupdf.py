@@ -22,6 +22,7 @@ from corpus.parsed import Box, ParseOptions, Unreadable
 from corpus.parsers import pdf_pymupdf_images as images
 from corpus.parsers import pdf_pymupdf_tables as tables
 from corpus.parsers.boxes import enclose
+from corpus.parsers.page_png import encode_page
 from corpus.parsers.page_size import fit_dpi
 from corpus.parsers.pdf_pymupdf_scans import find_tables_on_scan
 from corpus.parsers.pdf_raw import (
@@ -155,7 +156,8 @@ class PymupdfDocument:
         flags = ["low_resolution"] if dpi < self._options.page_dpi else []
         scale = dpi / 72
         pixmap = page.get_pixmap(matrix=self._pymupdf.Matrix(scale, scale), alpha=False)
-        return pixmap.tobytes("png"), round(dpi), flags
+        png = encode_page(pixmap.samples_mv, pixmap.width, pixmap.height)
+        return png, round(dpi), flags
 
 
 class Drawn(NamedTuple):
