@@ -8,7 +8,7 @@ one document are read by several processes. Boxes are in points of the page as s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self
 
 from PIL.Image import Image
@@ -80,9 +80,6 @@ class RawPage:
     fault_reason: str = ""
     fault_detail: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
         fields = dict(value)
@@ -125,9 +122,6 @@ class RawOutline:
     bookmarks: tuple[Bookmark, ...] = ()
     metadata: tuple[tuple[str, str], ...] = ()
     format: str = "pdf"
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:

@@ -43,7 +43,7 @@ class PdfSpool:
         return path.read_bytes() if path.exists() else None
 
     def put_page(self, page: RawPage) -> None:
-        _replace(self._page_path(page.page, "json"), _encode(page.to_json()))
+        _replace(self._page_path(page.page, "json"), _encode(page))
 
     def get_page(self, page: int) -> RawPage | None:
         """The page if it is done, else None."""
@@ -56,7 +56,7 @@ class PdfSpool:
         return raw if size == raw.png_bytes else None
 
     def put_outline(self, outline: RawOutline) -> None:
-        _replace(self.folder / "outline.json", _encode(outline.to_json()))
+        _replace(self.folder / "outline.json", _encode(outline))
 
     def get_outline(self) -> RawOutline:
         return RawOutline.from_json(json.loads((self.folder / "outline.json").read_bytes()))
@@ -69,8 +69,8 @@ class PdfSpool:
         return self.folder / f"p{page:05d}.{suffix}"
 
 
-def _encode(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+def _encode(value: RawPage | RawOutline) -> bytes:
+    return json.dumps(value, default=vars, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def _replace(path: Path, data: bytes) -> None:
