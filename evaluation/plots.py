@@ -130,18 +130,18 @@ def scatter(
 
     A dot's id is `name` and its place, so that the page can show its problems.
     """
-    figure, axes = _figure(4.2, 4.0)
+    figure, axes = _figure(3.5, 3.4)
     axes.plot([0, 100], [0, 100], color=_INK, lw=1, ls=(0, (3, 3)), alpha=0.5)
     most = max(pairs.values())
     for (before, after), count in sorted(pairs.items()):
         colour = GAIN if after > before else LOSS if after < before else SAME
-        size = 36 + 900 * count / max(most, 8)
+        size = 30 + 620 * count / max(most, 8)
         dot = axes.scatter(
             [100 * before], [100 * after], s=size, color=colour, alpha=0.75, lw=0, clip_on=False
         )
         dot.set_gid(f"{name}-{before:.4f}-{after:.4f}")
         dot.set_zorder(3)
-        if size > 150:
+        if size > 110:
             axes.text(
                 100 * before, 100 * after, str(count), ha="center", va="center", fontsize=9,
                 color="#ffffff", zorder=4,

@@ -135,7 +135,8 @@ def _scatters(samples: Sequence[Row], summary: Summary) -> list[dict[str, Any]]:
                 svg = plots.scatter(
                     pairs, comparison.baseline, comparison.model, result.title, name
                 )
-                found.append({"title": result.title, "svg": Markup(svg)})  # noqa: S704
+                title = result.title if len(models) == 2 else f"{result.title}: {comparison.model}"
+                found.append({"title": title, "svg": Markup(svg)})  # noqa: S704
     return found
 
 

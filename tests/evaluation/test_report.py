@@ -349,3 +349,24 @@ def test_a_dot_of_the_scatter_shows_its_problems(
     counted(page, "2 problems of the chosen dot")
     page.click("#f-reset")
     counted(page, "5 problems")
+
+
+def test_of_several_models_each_is_compared_with_the_baseline() -> None:
+    """Two models leave room for the differences beside the scores, more have them below."""
+    rows = [make_row(f"r{i}", "What?", "yes") for i in range(30)]
+
+    def graded(right: int) -> dict[str, list[Graded]]:
+        verdicts = (Graded("no", 0.0, "mismatch", ""), Graded("yes", 1.0, "pass", ""))
+        return {f"r{i}": [verdicts[i < right]] for i in range(30)}
+
+    labels = {"base": 3, "tuned": 20, "other": 4}
+    result = summarise(
+        BENCHMARKS["domain_qa_open_book"], rows, {m: graded(n) for m, n in labels.items()},
+        ks=(1,), seed=0, seconds=dict.fromkeys(labels, 1.0),
+    )  # fmt: skip
+    models = [ModelSummary(label=m, path=m, hash=m, registered=False) for m in labels]
+    page = render(summary_of(result).model_copy(update={"models": models}), [])
+    text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+    assert "tuned is better than the baseline: 10.0 % to 66.7 %" in text
+    assert "no significant gain of other over the baseline: 10.0 % to 13.3 %" in text
+    assert re.search(r"tuned \+56\.7 \+\d\d\.\d to \+\d\d\.\d 17 / 0", text)
