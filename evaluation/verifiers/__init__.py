@@ -9,6 +9,9 @@
 | choice | `{"letter": "B", "choices": [...]}` | `choice` |
 | set | `{"items": [...]}` | `items` |
 | numeric | `{"value": 12.4, "unit": "mA", "rtol": 0.005}` | `numeric` |
+| regex | `{"pattern": "0x[0-9A-F]{4}"}` | `regex` |
+| json_schema | `{"schema": {...}}` | `json_schema` |
+| table_program | `{"columns": [...], "rows": [[...]], "program": "SELECT ..."}` | `table_program` |
 | verilog_sim | `Golden.ground_truth()` of `verilog` | `verilog` |
 
 How the final answer is found in a text: `extraction`. Every kind ends within bounded time on any
@@ -21,7 +24,17 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from evaluation.verifiers import alias, choice, exact, items, numeric, verilog
+from evaluation.verifiers import (
+    alias,
+    choice,
+    exact,
+    items,
+    json_schema,
+    numeric,
+    regex,
+    table_program,
+    verilog,
+)
 from evaluation.verifiers.verdict import Verdict
 from workspace.errors import UserError
 
@@ -34,6 +47,9 @@ KINDS: Mapping[str, Callable[[str, str], Verdict]] = MappingProxyType(
         "choice": choice.verify,
         "set": items.verify,
         "numeric": numeric.verify,
+        "regex": regex.verify,
+        "json_schema": json_schema.verify,
+        "table_program": table_program.verify,
         "verilog_sim": verilog.verify,
     }
 )

@@ -8,6 +8,9 @@ The rule, in this order:
 Several boxes, or several answer lines, that disagree are a hedge and are rejected. So are texts
 over `MAX_CHARS` and digits outside ASCII.
 
+`code_or_answer` is for kinds whose answer is a text in a formal language: the content of the last
+Markdown fence, else the final answer by the rule above.
+
 Not covered: understanding free prose. A sentence around the value is only read where a verifier
 says so (numeric, choice); an exact answer has to stand alone or behind a marker.
 """
@@ -29,6 +32,7 @@ _ANSWER_LINE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _SPACES = re.compile(r"\s+")
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)")
 _WRAPPERS = ("**", "__", "`", '"', "'", "$", "*", "“", "”", "‘", "’")
 
 
@@ -54,6 +58,35 @@ def final_answer(text: str) -> Extracted | Verdict:
                 return Verdict(0.0, "rejected:ambiguous", f"{len(found)} different final answers")
             return _or_empty(Extracted(found[-1].strip(), marked=True))
     return _or_empty(Extracted(kept.strip(), marked=False))
+
+
+def code_or_answer(text: str) -> str | Verdict:
+    """The last fenced block of `text`, else its final answer; a verdict when there is neither."""
+    kept = drop_thinking(text[: MAX_CHARS + 1])
+    blocks = fenced_blocks(kept or "") if len(text) <= MAX_CHARS else []
+    if blocks:
+        return blocks[-1] if blocks[-1].strip() else Verdict(0.0, "no_answer", "empty code block")
+    found = final_answer(text)
+    return found if isinstance(found, Verdict) else found.text
+
+
+def fenced_blocks(text: str) -> list[str]:
+    """The contents of Markdown fences; one that never closes ends with the text.
+
+    Line by line: a regular expression over fences of any length is quadratic in hostile texts.
+    """
+    blocks: list[str] = []
+    fence = ""
+    for line in text.splitlines(keepends=True):
+        match = _FENCE.match(line)
+        if fence and match and match.group(1).startswith(fence) and not match.group(2).strip():
+            fence = ""
+        elif fence:
+            blocks[-1] += line
+        elif match:
+            fence = match.group(1)
+            blocks.append("")
+    return blocks
 
 
 def _or_empty(extracted: Extracted) -> Extracted | Verdict:

@@ -32,6 +32,9 @@ from workspace.errors import MissingToolError, UserError
 Level = Literal["bwrap", "rlimit", "none"]
 LEVELS: tuple[Level, ...] = ("bwrap", "rlimit", "none")
 
+# How the sandbox's own programs begin what they say when they cannot start the one inside.
+OWN_MESSAGES = ("bwrap: ", "prlimit: ")
+
 _MEMORY_WORDS = ("bad_alloc", "out of memory", "annot allocate", "memory exhausted")
 
 

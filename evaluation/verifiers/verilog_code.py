@@ -16,7 +16,7 @@ import re
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
-from evaluation.verifiers.extraction import drop_thinking
+from evaluation.verifiers.extraction import drop_thinking, fenced_blocks
 from evaluation.verifiers.verdict import Verdict
 
 MAX_CODE_CHARS = 100_000
@@ -52,7 +52,6 @@ _UNIT_END = {
 _PLAIN_DIRECTIVE = re.compile(
     r"^[ \t]*`(?:timescale[ \t]+[\w \t/]+|default_nettype[ \t]+\w+|resetall)[ \t]*$", re.MULTILINE
 )
-_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)")
 _DONE = re.compile(r"\[BEGIN\](.*?)(?:\[DONE\]|\Z)", re.DOTALL)
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
@@ -139,7 +138,7 @@ def extract_code(answer: str, top: str, before: str = "", after: str = "") -> st
 
 
 def _select_code(text: str, top: str) -> str:
-    blocks = _fenced_blocks(text) or _DONE.findall(text)
+    blocks = fenced_blocks(text) or _DONE.findall(text)
     if blocks:
         holders = [block for block in blocks if _declares(block, top)]
         return _with_helpers(str(holders[-1]), blocks) if holders else str(blocks[-1])
@@ -156,25 +155,6 @@ def _with_helpers(chosen: str, blocks: Sequence[str]) -> str:
             if name in words - have:
                 helpers[name] = block[tokens[0].start : tokens[-1].end]
     return "\n".join([chosen, *helpers.values()])
-
-
-def _fenced_blocks(text: str) -> list[str]:
-    """The contents of Markdown fences; one that never closes ends with the text.
-
-    Line by line: a regular expression over fences of any length is quadratic in hostile texts.
-    """
-    blocks: list[str] = []
-    fence = ""
-    for line in text.splitlines(keepends=True):
-        match = _FENCE.match(line)
-        if fence and match and match.group(1).startswith(fence) and not match.group(2).strip():
-            fence = ""
-        elif fence:
-            blocks[-1] += line
-        elif match:
-            fence = match.group(1)
-            blocks.append("")
-    return blocks
 
 
 def _bare_code(text: str, top: str) -> str:

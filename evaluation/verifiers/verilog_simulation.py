@@ -226,7 +226,7 @@ def _verdict(finished: Finished, failure: str) -> Verdict | None:
     """Why a tool run ends the grading; None when it ended well."""
     if finished.limit == "wall":
         return Verdict(None, "infra:wall", "the machine did not get it done in time")
-    if finished.stderr.startswith(("bwrap: ", "prlimit: ")):
+    if finished.stderr.startswith(sandbox.OWN_MESSAGES):
         return Verdict(None, "infra:sandbox", finished.stderr[:200])
     if finished.limit:
         return Verdict(0.0, f"limit:{finished.limit}")

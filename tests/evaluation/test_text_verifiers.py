@@ -15,7 +15,22 @@ from workspace.errors import UserError
 CHOICES = {"letter": "B", "choices": ["8", "16", "32", "64"]}
 CURRENT = {"value": 12.4, "unit": "mA", "rtol": 0.005}
 PORTS = {"items": ["clk", "rst", "en"]}
+SETTING = {
+    "schema": {
+        "type": "object",
+        "properties": {
+            "width": {"type": "integer", "minimum": 8},
+            "ports": {"type": "array", "uniqueItems": True,
+                      "items": {"type": "string", "pattern": "^[a-z_]+$"}},
+        },
+        "required": ["width", "ports"],
+        "additionalProperties": False,
+    }
+}  # fmt: skip
+ADDRESS = {"pattern": "0x[0-9A-F]{4}"}
 TEXT_TRUTHS = {
+    "regex": ADDRESS,
+    "json_schema": SETTING,
     "exact": {"value": "posedge"},
     "alias": {"aliases": ["WB", "Wishbone"]},
     "choice": CHOICES,
@@ -47,6 +62,14 @@ def outcome(kind: str, truth: object, answer: str) -> str:
         ("set", PORTS, "en, clk and rst"),
         ("set", PORTS, '["rst", "en", "clk"]'),
         ("set", PORTS, "- clk\n- rst\n- en"),
+        ("regex", ADDRESS, "0x00FF"),
+        ("regex", ADDRESS, "The register lies there.\n**Answer:** `0x00FF`."),
+        ("regex", {**ADDRESS, "case_sensitive": False}, "<think>0x1</think> 0x00ff"),
+        ("regex", {"pattern": r"\d+\.\d+ mA"}, "1.0 mA"),
+        ("json_schema", SETTING, '{"width": 8, "ports": ["clk", "rst_n"]}'),
+        ("json_schema", SETTING, 'So:\n```json\n{"width": 9.0, "ports": []}\n```\nDone.'),
+        ("json_schema", SETTING, '```\n{}\n```\nor rather\n```\n{"ports": [], "width": 16}'),
+        ("json_schema", {"schema": {"$ref": "#/$defs/n", "$defs": {"n": {"const": 3}}}}, "3"),
         ("numeric", CURRENT, "12.4 mA"),
         ("numeric", CURRENT, "12.4"),
         ("numeric", CURRENT, "0.0124 A"),
@@ -87,6 +110,18 @@ def test_a_right_answer_passes(kind: str, truth: object, answer: str) -> None:
         ("choice", CHOICES, "E", "no_answer"),
         ("choice", CHOICES, "A", "mismatch"),
         ("set", PORTS, "clk, rst, en, d, q, a, b, c", "mismatch"),
+        ("regex", ADDRESS, "0x00FF or 0x00FE", "mismatch"),
+        ("regex", ADDRESS, "0x00ff", "mismatch"),
+        ("regex", ADDRESS, "0x00FF\n0x00FF", "mismatch"),
+        ("json_schema", SETTING, '{"width": 4, "ports": []}', "mismatch"),
+        ("json_schema", SETTING, '{"width": true, "ports": []}', "mismatch"),
+        ("json_schema", SETTING, '{"width": 8, "ports": ["a", "a"]}', "mismatch"),
+        ("json_schema", SETTING, '{"width": 8, "ports": ["A"]}', "mismatch"),
+        ("json_schema", SETTING, '{"width": 8, "ports": [], "more": 1}', "mismatch"),
+        ("json_schema", SETTING, '{"width": 8, "width": 9, "ports": []}', "rejected:ambiguous"),
+        ("json_schema", SETTING, '{"width": NaN, "ports": []}', "no_answer"),
+        ("json_schema", SETTING, "{'width': 8, 'ports': []}", "no_answer"),
+        ("json_schema", SETTING, '{"width": 8, "ports": []} {}', "no_answer"),
         ("numeric", CURRENT, "12.4 or 12.5 mA", "rejected:ambiguous"),
         ("numeric", CURRENT, "11.1 mA", "mismatch"),
         ("numeric", CURRENT, "12.4 MA", "mismatch"),
@@ -167,6 +202,13 @@ def test_an_answer_that_is_too_long_is_not_read() -> None:
         ("set", {"items": "clk"}),
         ("numeric", {"value": "12"}),
         ("numeric", {"value": 1, "rtol": 5}),
+        ("regex", {"pattern": ""}),
+        ("regex", {"pattern": ".*"}),
+        ("json_schema", {"schema": {}}),
+        ("json_schema", {"schema": {"type": "nonsense"}}),
+        ("json_schema", {"schema": {"$ref": "http://example.org/schema.json"}}),
+        ("json_schema", {"schema": {"$ref": "#/$defs/absent"}}),
+        ("json_schema", {"schema": {"patternProperties": {"a": {}}}}),
         ("verilog_sim", {"top": "x"}),
         ("no_such_kind", {}),
     ],
@@ -178,5 +220,42 @@ def test_a_wrong_ground_truth_is_the_users_error(kind: str, truth: object) -> No
         verify(kind, "not json", "B")
 
 
-def test_every_kind_is_tested_here_or_with_the_simulator() -> None:
-    assert set(KINDS) == {*TEXT_TRUTHS, "verilog_sim"}
+@pytest.mark.parametrize("pattern", ["(?=a)a", r"(a)\1", "((a{100}){100}){100}", "(", "a" * 2000])
+def test_a_pattern_that_could_explode_is_refused(pattern: str) -> None:
+    for kind, truth in (("regex", {"pattern": pattern}),
+                        ("json_schema", {"schema": {"pattern": pattern}})):  # fmt: skip
+        with pytest.raises(UserError, match="pattern"):
+            verify(kind, json.dumps(truth), "a")
+
+
+def test_no_text_makes_a_pattern_explode() -> None:
+    """Both take exponential time in an engine that backtracks."""
+    for pattern in ("(a+)+b", "(x+x+)+y"):
+        text = pattern[1] * 19_000
+        assert outcome("regex", {"pattern": pattern}, text) == "mismatch"
+        schema = {"schema": {"type": "string", "pattern": f"^{pattern}$"}}
+        assert outcome("json_schema", schema, json.dumps(text)) == "mismatch"
+
+
+def test_a_schema_that_branches_at_each_level_is_given_up() -> None:
+    down = {"properties": {"a": {"$ref": "#"}}}
+    schema = {"anyOf": [{**down, "required": ["b"]}, {**down, "required": ["c"]}]}
+    nested = '{"a":' * 60 + "{}" + "}" * 60
+    assert outcome("json_schema", {"schema": schema}, nested) == "limit:cpu"
+    assert outcome("json_schema", {"schema": {"$ref": "#"}}, "1") == "limit:cpu"
+
+
+@given(values=st.lists(st.one_of(st.integers(-3, 3), st.booleans(), st.floats(-2, 2), st.text())))
+def test_uniqueness_is_that_of_json(values: list[object]) -> None:
+    """Numbers by value, true apart from 1, as the specification compares them."""
+    alike = any(
+        one == other and isinstance(one, bool) == isinstance(other, bool)
+        for index, one in enumerate(values)
+        for other in values[:index]
+    )
+    found = outcome("json_schema", {"schema": {"uniqueItems": True}}, json.dumps(values))
+    assert found == ("mismatch" if alike else "pass")
+
+
+def test_every_kind_is_tested_here_or_by_what_it_runs() -> None:
+    assert set(KINDS) == {*TEXT_TRUTHS, "table_program", "verilog_sim"}

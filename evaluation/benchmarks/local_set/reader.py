@@ -32,7 +32,7 @@ _MEASURES: Final = {
     "modules": "your own hardware modules, against their references",
     "benches": "your own hardware modules, in their test benches",
 }
-_QUESTION_KINDS: Final = tuple(kind for kind in KINDS if kind != "verilog_sim")
+_QUESTION_KINDS: Final = tuple(kind for kind in KINDS if not kind.startswith("verilog_"))
 
 
 @dataclass(frozen=True)
