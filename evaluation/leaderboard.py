@@ -170,7 +170,7 @@ def _row(entry: _Entry, group: Sequence[_Entry], rules: Rules) -> Row:
         evaluation=evaluation.summary.id,
         created=evaluation.manifest.created,
         sandbox=evaluation.summary.sandbox,
-        report=f"{evaluation.folder.name}/{REPORT}",
+        report=f"./{evaluation.folder.name}/{REPORT}",
     )
 
 
