@@ -15,8 +15,9 @@ from __future__ import annotations
 import functools
 import json
 import os
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -75,6 +76,8 @@ def journaled(
         else openai_completions.LocalChatCompletion
     )
 
+    writing = threading.Lock()
+
     class JournaledEndpoint(base):  # type: ignore[misc]
         """Asks one by one, several at a time; each answer has its own seed."""
 
@@ -93,31 +96,31 @@ def journaled(
             """The first failure stops what has not started; what was under way is still kept."""
             failed: BaseException | None = None
             pool = ThreadPoolExecutor(calling.concurrency)
-            waiting: dict[Future[str], AnswerKey] = {
-                pool.submit(self._ask, key, request): key for key, request in left
-            }
+            waiting = [pool.submit(self._ask, key, request) for key, request in left]
             try:
                 for future in as_completed(waiting):
                     error = None if future.cancelled() else future.exception()
-                    if error is not None and failed is None:
+                    if error is None:
+                        advance(0 if future.cancelled() else 1)
+                    elif failed is None:
                         failed = error
                         for other in waiting:
                             other.cancel()
-                    elif error is None and not future.cancelled():
-                        journal.append({waiting[future]: future.result()})
-                        advance(1)
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
             if failed is not None:
                 raise failed
 
-        def _ask(self, key: AnswerKey, request: Any) -> str:
+        def _ask(self, key: AnswerKey, request: Any) -> None:
+            """One answer into the journal, before this thread asks for another."""
             prompt, settings = request.args
             own_seed = seed_of(seed, [key]) >> (56 - _SEED_BITS)
             call = functools.partial(
                 self.model_call, messages=[prompt], gen_kwargs={**settings, "seed": own_seed}
             )
-            return _read(_try(call, endpoint, calling, key), endpoint, key)
+            text = _read(_try(call, endpoint, calling, key), endpoint, key)
+            with writing:
+                journal.append({key: text})
 
         def _create_payload(self, *arguments: Any, **settings: Any) -> dict[str, Any]:
             payload: dict[str, Any] = super()._create_payload(*arguments, **settings)

@@ -78,6 +78,7 @@ class Problems(NamedTuple):
     sets: tuple[ProblemSet, ...]
     without_benchmark: int
     dataset_key: str
+    empty: tuple[str, ...]  # benchmarks that the data set has no rows for
 
 
 def parse_wanted(text: str) -> Wanted:
@@ -120,7 +121,8 @@ def read_problem_sets(
             sets.append(read_local_set(name, source, limit=limit, seed=seed, cache=cache))
         else:
             sets.append(read_harness_set(name, source, limit=limit, seed=seed))
-    return Problems(tuple(sets), homeless, key)
+    empty = tuple(name for name in of_rows if not rows[name])
+    return Problems(tuple(sets), homeless, key, empty)
 
 
 def _read_rows(

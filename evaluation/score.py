@@ -32,6 +32,7 @@ from evaluation.benchmarks.problem_set import ProblemSet
 from evaluation.benchmarks.tasks import Sampling
 from evaluation.benchmarks.verilog.public_set import PUBLIC
 from evaluation.endpoint import Api, Calling
+from evaluation.journal import Journal
 from evaluation.models import ScoredModel
 from evaluation.problems import SAMPLES, Problems, parse_wanted, read_problem_sets
 from evaluation.publication import sample_rows, summary_of
@@ -41,7 +42,7 @@ from evaluation.shard import Engine, Running, ShardResult, run_shard
 from evaluation.verifiers import sandbox, verilog
 from workspace import publish as atomic
 from workspace import registry
-from workspace.config import StageConfig, setting
+from workspace.config import StageConfig, hash_json, setting
 from workspace.errors import MissingInputError, UserError
 from workspace.locking import stage_lock
 from workspace.manifest import (
@@ -59,6 +60,7 @@ from workspace.stage import Shard, ShardReport, StagePlan, StageResult, run
 
 STAGE = "evaluation"
 VERSION = "2"
+ANSWERS_VERSION = "1"  # raise it when the same request may be answered otherwise
 
 
 class ScoreConfig(StageConfig):
@@ -196,9 +198,10 @@ def _survey(config: ScoreConfig) -> _Survey:
     scored = models.resolve(workspace, wanted)
     if config.engine == "vllm" and any(model.path for model in scored):
         generation.require_vllm()
-    if not problems.sets:
+    chosen = config.benchmarks != DEFAULT_BENCHMARKS
+    if problems.empty and (chosen or not problems.sets):
         raise MissingInputError(
-            f"data set {config.dataset!r} has no test rows for {', '.join(config.benchmarks)}: "
+            f"data set {config.dataset!r} has no test rows for {', '.join(problems.empty)}: "
             "build it with more documents, or score other benchmarks"
         )
     inputs = _inputs(config, scored, problems)
@@ -239,6 +242,7 @@ def _inputs(
     inputs = {f"model {model.label}": model.hash for model in scored}
     for found in problems.sets:
         inputs[f"benchmark {found.benchmark.name}"] = found.data_hash
+        inputs[f"asked {found.benchmark.name}"] = found.asking(_sampling(config))
         inputs[f"grader {found.benchmark.name}"] = found.grader_version
     if problems.dataset_key:
         inputs["dataset"] = problems.dataset_key
@@ -273,14 +277,8 @@ def _run(
 ) -> ShardResult:
     label, name = shard.items
     model = next(model for model in survey.models if model.label == label)
-    sampling = Sampling(
-        samples=config.samples_per_problem,
-        ks=config.ks,
-        temperature=config.temperature,
-        seed=config.seed,
-        max_answer_tokens=config.max_answer_tokens,
-        chat=model.endpoint is None or config.endpoint_api != "completions",
-    )
+    is_text = model.endpoint is not None and config.endpoint_api == "completions"
+    sampling = _sampling(config, chat=not is_text)
     running = Running(
         engine=config.engine,
         batch_size=config.batch_size,
@@ -289,7 +287,41 @@ def _run(
         calling=_calling(config, label),
     )
     folder = survey.plan.work / f"{shard.index:03d}-{name}"
-    return run_shard(folder, survey.problem_set(name), model, sampling, running, advance)
+    found = survey.problem_set(name)
+    journal = Journal(_journal_path(config, model, found, sampling, running))
+    return run_shard(folder, journal, found, model, sampling, running, advance)
+
+
+def _journal_path(
+    config: ScoreConfig,
+    model: ScoredModel,
+    problems: ProblemSet,
+    sampling: Sampling,
+    running: Running,
+) -> Path:
+    """Where these answers are, whichever evaluation asks for them.
+
+    Another simulator, grader, model or benchmark beside them changes an evaluation's id, but no
+    answer. Those of a folder also depend on what is computed together.
+    """
+    parts: list[object] = [ANSWERS_VERSION, model.hash, problems.asking(sampling)]
+    if model.endpoint is not None:
+        parts += [model.label, config.endpoint_api, library_version("lm-eval")]
+    else:
+        parts += [running.engine, running.dtype, running.batch_size, sampling.samples]
+        parts += [library_version(name) for name in ("lm-eval", "transformers", "torch")]
+    return Workspace(config.workspace).answers / f"{hash_json(parts)}.jsonl"
+
+
+def _sampling(config: ScoreConfig, *, chat: bool = True) -> Sampling:
+    return Sampling(
+        samples=config.samples_per_problem,
+        ks=config.ks,
+        temperature=config.temperature,
+        seed=config.seed,
+        max_answer_tokens=config.max_answer_tokens,
+        chat=chat,
+    )
 
 
 def _calling(config: ScoreConfig, label: str) -> Calling:

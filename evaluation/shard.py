@@ -1,7 +1,7 @@
 """One model on one benchmark: generate, grade, keep every answer with its verdict.
 
-Everything lies in one folder: `data/` and `tasks/` for lm-eval, `answers.jsonl` as they come, and
-`graded.json`, written last; a shard that has it is done.
+A shard has a folder: `data/` and `tasks/` for lm-eval, and `graded.json`, written last; one that
+has it is done. The answers are in a journal, as they come, which other evaluations use as well.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class NoVerdictError(TransientError):
 
 def run_shard(
     folder: Path,
+    journal: Journal,
     problems: ProblemSet,
     model: ScoredModel,
     sampling: Sampling,
@@ -72,7 +73,7 @@ def run_shard(
     started = time.monotonic()
     tasks = problems.tasks(folder, sampling)
     _quieten()
-    lm = _open_model(model, Journal(folder / "answers.jsonl"), sampling, running, advance)
+    lm = _open_model(model, journal, sampling, running, advance)
     results = _evaluate(lm, tasks, chat=sampling.chat)
     answers = problems.graded(results)
     if problems.needs_every_verdict:

@@ -66,6 +66,11 @@ class Workspace:
         return self.root / ".cache"
 
     @property
+    def answers(self) -> Path:
+        """Models' answers by everything that they depend on, for all evaluations."""
+        return self.cache / "answers"
+
+    @property
     def verilog_cache(self) -> Path:
         """Recorded references and judgements of Verilog answers, by content."""
         return self.cache / "verilog"

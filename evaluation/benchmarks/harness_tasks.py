@@ -43,6 +43,10 @@ class HarnessSet(ProblemSet):
         """Multiple choice in lm-eval compares the log-likelihoods of the choices."""
         return self.by_likelihood
 
+    def asking(self, sampling: Sampling) -> str:
+        """Everything that lm-eval's task is, which also sets how answers are drawn."""
+        return hash_json([self.data_hash, self.grader_version, sampling.seed])
+
     def tasks(self, folder: Path, sampling: Sampling) -> HarnessTasks:
         """lm-eval's own task, with the chosen documents alone."""
         samples: dict[str, list[int]] = {}
@@ -70,15 +74,17 @@ def _graded(sample: Mapping[str, Any], metric: str) -> Graded:
     if not 0 <= value <= 1:
         raise UserError(f"lm-eval's {metric} of a document is {value}, not from 0 to 1")
     outcome = {0.0: "mismatch", 1.0: "pass"}.get(value, "partial")
-    return Graded(_answer(sample["filtered_resps"]), value, outcome, "")
+    return Graded(_answer(sample), value, outcome, "")
 
 
-def _answer(responses: Sequence[Any]) -> str:
-    """The text, or the number of the likeliest choice."""
-    if isinstance(responses[0], (list, tuple)) and len(responses[0]) == 2:
-        scores = [float(score) for score, _ in responses]
-        return f"choice {scores.index(max(scores))}"
+def _answer(sample: Mapping[str, Any]) -> str:
+    """The text, or the likeliest choice."""
+    responses: Sequence[Any] = sample["filtered_resps"]
     first = responses[0]
+    if isinstance(first, (list, tuple)) and len(first) == 2 and isinstance(first[0], float):
+        scores = [float(score) for score, _ in responses]
+        _context, choice = sample["arguments"][scores.index(max(scores))]
+        return str(choice).strip()
     return str(first[0] if isinstance(first, list) and first else first)
 
 
@@ -103,15 +109,21 @@ def read_harness_set(
         headline=headline,
     )
     asked = [[row["row_id"], row["prompt_json"], row["answer"]] for row in chosen]
-    versions = {task: str(found.VERSION) for task, found in sorted(tasks.items())}
+    settings = {task: _settings(found) for task, found in sorted(tasks.items())}
     return HarnessSet(
         benchmark,
         chosen,
-        hash_json([asked, versions]),
+        hash_json([asked, settings]),
         f"lm-eval {version('lm-eval')}",
         include_path,
         any(task.OUTPUT_TYPE != "generate_until" for task in tasks.values()),
     )
+
+
+def _settings(task: Any) -> list[Any]:
+    """What decides its requests and metrics besides the documents."""
+    config = task.config
+    return [str(task.VERSION), config.num_fewshot, task.OUTPUT_TYPE, str(config.generation_kwargs)]
 
 
 def task_manager(include_path: Path | None) -> Any:

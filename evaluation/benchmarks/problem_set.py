@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from evaluation.benchmarks import Benchmark
 from evaluation.benchmarks.grading import Graded, unpack
-from evaluation.benchmarks.tasks import Sampling, write_task
+from evaluation.benchmarks.tasks import Sampling, generation_settings, write_task
 from workspace.config import hash_json
 from workspace.ids import derive_id
 
@@ -53,6 +53,14 @@ class ProblemSet:
     def answers_per_problem(self) -> int | None:
         """How many answers a problem gets, None for what the settings say."""
         return None if self.benchmark.sampled else 1
+
+    def asking(self, sampling: Sampling) -> str:
+        """Hash of what a model is asked and how: with the same one, answers can be used again.
+
+        The number of samples is not part of it, nor what only grading depends on.
+        """
+        prompts = [[row["row_id"], row["prompt_json"]] for row in self.rows]
+        return hash_json([prompts, generation_settings(self.benchmark, sampling), sampling.seed])
 
     def prepare(self) -> Mapping[str, str]:
         """See that answers can be graded, before any is asked for.

@@ -84,7 +84,7 @@ def write_task(
             "data_files": {"test": str(data)},
             "cache_dir": str((folder / "cache").resolve()),
         },
-        "generation_kwargs": _generation(benchmark, sampling),
+        "generation_kwargs": generation_settings(benchmark, sampling),
     }
     if benchmark.sampled:
         task["repeats"] = sampling.samples
@@ -102,7 +102,8 @@ def _rates(benchmark: Benchmark, sampling: Sampling) -> list[str]:
     return [*rates, *(f"official_{r}" for r in rates if benchmark.has_official), "compiles"]
 
 
-def _generation(benchmark: Benchmark, sampling: Sampling) -> dict[str, Any]:
+def generation_settings(benchmark: Benchmark, sampling: Sampling) -> dict[str, Any]:
+    """What lm-eval tells the model of stopping, length and chance."""
     from lm_eval.tasks._yaml_loader import load_yaml
 
     assert benchmark.yaml is not None, "one of ours"

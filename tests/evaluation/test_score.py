@@ -133,7 +133,7 @@ def test_a_killed_run_goes_on_to_the_same_answers(
     whole = plan(config)
     for shard in whole.shards:
         process(config, shard)
-    journals = sorted(whole.work.glob("*/answers.jsonl"))
+    journals = sorted(workspace.answers.glob("*.jsonl"))
     assert len(journals) == 2
     answers = [j.read_text() for j in journals]
 
@@ -141,7 +141,8 @@ def test_a_killed_run_goes_on_to_the_same_answers(
     for journal, text in zip(journals, answers, strict=True):
         lines = text.splitlines(keepends=True)
         journal.write_text("".join(lines[:2]) + lines[2][:7])
-        (journal.parent / "graded.json").unlink()
+    for graded in whole.work.glob("*/graded.json"):
+        graded.unlink()
     generated: list[int] = []
     seed = generation._seed_torch
     monkeypatch.setattr(
@@ -153,7 +154,8 @@ def test_a_killed_run_goes_on_to_the_same_answers(
         process(config, shard)
     assert len(generated) == 2, "only the missing batch of each model is generated again"
     assert [j.read_text() for j in journals] == answers
-    aggregates = [json.loads((j.parent / "graded.json").read_text())["lm_eval"] for j in journals]
+    done = sorted(whole.work.glob("*/graded.json"))
+    aggregates = [json.loads(path.read_text())["lm_eval"] for path in done]
     manifest = publish(config, whole)
     assert manifest.counts_out == {"answers": 8}
     [result] = json.loads((whole.directory / "results.json").read_text())["benchmarks"]

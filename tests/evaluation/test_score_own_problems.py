@@ -175,6 +175,9 @@ def test_table_questions_are_a_benchmark_of_their_own(tmp_path: Path) -> None:
     names = ("open_book", "table_qa")
     config = ScoreConfig(workspace=tmp_path, models=("http://h/v1#m",), benchmarks=names)
     assert [shard.units for shard in plan(config).shards] == [3, 2]
+    publish_rows(Workspace(tmp_path), [make_row("p", "?", "x", setting="open_book")], key="k2")
+    with pytest.raises(MissingInputError, match="no test rows for table_qa"):
+        plan(config)
 
 
 @pytest.fixture
@@ -213,7 +216,7 @@ def test_a_task_of_lm_eval_keeps_its_metric_and_resumes(
     [shard] = planned.shards
     assert shard.units == 5
     process(config, shard)
-    journal = planned.work / "000-sums" / "answers.jsonl"
+    [journal] = Workspace(config.workspace).answers.glob("*.jsonl")
     whole = journal.read_text()
     assert len(whole.splitlines()) == 10, "two choices a document"
     graded = (planned.work / "000-sums" / "graded.json").read_text()

@@ -30,7 +30,7 @@ from evaluation.benchmarks.verilog import public_set, self_test
 from evaluation.problems import read_problem_sets
 from evaluation.score import ScoreConfig, plan, run_score
 from evaluation.shard import NoVerdictError
-from evaluation.verifiers import sandbox
+from evaluation.verifiers import sandbox, verilog
 from evaluation.verifiers.verilog import BrokenToolchainError
 from workspace.errors import MissingToolError, UserError
 from workspace.manifest import read_manifest
@@ -272,6 +272,40 @@ def test_a_machines_fault_stops_the_score_and_the_next_run_judges_only_the_rest(
     assert found["scores"]["m"]["pass@1"]["value"] == 1
 
 
+def test_another_model_benchmark_or_simulator_costs_only_what_is_new(
+    tmp_path: Path, step: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own.jsonl"
+    own.write_text(json.dumps({"id": "q", "prompt": "Say 7 please", "answer": "7"}))
+
+    def canned(body: dict[str, Any], number: int) -> Answer:
+        if "Say" in body["messages"][-1]["content"]:
+            return completion("7")
+        return by_model(body, number)
+
+    with serve(canned) as server:
+        one, two = f"base={server.url}#base", f"tuned={server.url}#tuned"
+
+        def asked(**settings: Any) -> int:
+            before = len(server.requests)
+            result = run_score(config_of(tmp_path, step, server.url, **settings))
+            assert not result.skipped
+            return len(server.requests) - before
+
+        both = (f"{V2}={step}", f"own={own}")
+        assert asked(models=(one,)) == 3 * 2
+        assert asked(models=(one, two), benchmarks=both) == 3 * 2 + 2
+        assert asked(models=(one,), samples_per_problem=3) == 3
+        monkeypatch.setattr(verilog, "tool_version", lambda: "Icarus Verilog 12.9")
+        assert asked(models=(one,)) == 0
+        new = f"new={server.url}#base"
+        assert asked(models=(new,)) == 3 * 2, "a label stands for weights"
+        assert asked(models=(new,), max_answer_tokens=9) == 3 * 2, "another request"
+        prompt = next(step.glob("*003*_prompt.txt"))
+        prompt.write_text(prompt.read_text() + "// more\n")
+        assert asked(models=(one,)) == 3 * 2
+
+
 def test_score_and_grade_give_the_same_verdicts(shared_data: Path, tmp_path: Path) -> None:
     """References and mutants of upstream's problems, by the stage and by the grading command."""
     source = shared_data / "verilog_eval_v2" / "dataset_code-complete-iccad2023"
@@ -343,7 +377,7 @@ def test_after_kill_9_no_answer_is_asked_for_twice(tmp_path: Path, step: Path) -
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
         killed.set()
-        [journal] = plan(config).work.glob("*/answers.jsonl")
+        [journal] = Workspace(config.workspace).answers.glob("*.jsonl")
         assert len(journal.read_text().splitlines()) == 4
         with journal.open("a") as stream:
             stream.write('["Prob0')  # as a kill in the middle of a write leaves it
@@ -368,17 +402,20 @@ def test_a_model_folder_killed_with_9_gives_the_answers_of_a_whole_run(
     child = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, config.model_dump_json()], cwd=REPOSITORY
     )
-    journal = plan(config).work / f"000-{V2}" / "answers.jsonl"
-    while child.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") > 3):
+    answers = Workspace(config.workspace).answers
+    while child.poll() is None and lines_in(answers) < 4:
         time.sleep(0.01)
     os.kill(child.pid, signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
-    kept = journal.read_bytes().count(b"\n")
-    assert 4 <= kept < 12
+    assert 4 <= lines_in(answers) < 12
     second = run_score(config)
     assert [row["answer"] for row in samples_of(second.directory)] == [
         row["answer"] for row in samples_of(first.directory)
     ]
+
+
+def lines_in(folder: Path) -> int:
+    return sum(path.read_bytes().count(b"\n") for path in folder.glob("*.jsonl"))
 
 
 def samples_of(folder: Path) -> list[dict[str, Any]]:
