@@ -21,11 +21,11 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from flows._api import PACKAGES, prefect_api
-from flows._flags import FlagParser, UsageError
 from flows._published import preview_stage, published_stage
 from flows._summary import Summary, print_summary, summarise_stage
 from workspace.config import StageConfig
 from workspace.errors import DsmError
+from workspace.flags import FlagParser, UsageError
 from workspace.stage import StageResult
 
 EXIT_DONE = 0

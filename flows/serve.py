@@ -31,11 +31,11 @@ from flows._api import (
     state_folder,
 )
 from flows._cli import EXIT_DONE, EXIT_FAILED, EXIT_USAGE
-from flows._flags import FlagParser, UsageError
 from flows._leash import start_module
 from workspace import publish
 from workspace.config import StageConfig, setting
 from workspace.errors import DsmError, UserError
+from workspace.flags import FlagParser, UsageError
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 STOP_TIMEOUT_S: Final = 20.0

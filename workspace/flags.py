@@ -152,9 +152,7 @@ class FlagParser(argparse.ArgumentParser, Generic[ConfigT]):
     def _refuse_unknown(self, unknown: list[str]) -> NoReturn:
         flag = unknown[0].partition("=")[0]
         if not flag.startswith("-"):
-            raise UsageError(
-                f"{flag!r} is not expected here: this flow takes flags only, see --help"
-            )
+            raise UsageError(f"{flag!r} is not expected here: only flags are taken, see --help")
         known = list(self._option_string_actions)
         close = difflib.get_close_matches(flag, known, n=1)
         cure = f"did you mean {close[0]}?" if close else "see --help for the flags there are"

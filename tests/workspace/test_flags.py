@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows._flags import FlagParser, UsageError
 from workspace.config import StageConfig, setting
+from workspace.flags import FlagParser, UsageError
 
 
 class Inner(StageConfig):
