@@ -1,0 +1,72 @@
+"""The planner's fitted constants: `calibration.yaml`, written by `training.planner.fit`.
+
+Every constant has a physical meaning and a value known beforehand from elsewhere, which the fit may
+leave only where published runs say so.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field
+
+from workspace.config import StageConfig, read_yaml
+
+FILE: Final = Path(__file__).with_name("calibration.yaml")
+
+
+class Calibration(StageConfig):
+    """Shares are of what the data sheet promises, unless said otherwise."""
+
+    gemm_ampere: float = Field(0.86, description="matrix products at large sizes")
+    gemm_hopper: float = Field(0.72, description="matrix products at large sizes")
+    gemm_blackwell: float = Field(0.70, description="matrix products at large sizes")
+    gemm_blackwell_ultra: float = Field(0.75, description="matrix products at large sizes")
+    fp8: float = Field(0.75, description="of 8-bit products, over that of 16-bit ones")
+    mxfp8: float = Field(0.8, description="of block-scaled 8-bit products, likewise")
+    nvfp4: float = Field(0.55, description="of 4-bit products, likewise")
+    grouped_gemm: float = Field(0.5, description="of experts' products, over that of dense ones")
+    attention_ampere: float = Field(0.58, description="FlashAttention-2")
+    attention_triton: float = Field(
+        0.65, description="Triton's kernel of 2023, over FlashAttention-2"
+    )
+    attention_hopper: float = Field(0.32, description="FlashAttention-2")
+    attention_hopper3: float = Field(0.56, description="FlashAttention-3 and cuDNN")
+    attention_blackwell: float = Field(0.50, description="cuDNN")
+    attention_blackwell2: float = Field(0.13, description="kernels made for older GPUs")
+    memory: float = Field(0.80, description="bandwidth of memory-bound kernels")
+    elementwise: float = Field(1.2, description="traffic of norms, activations and residuals over "
+                               "that of fused kernels")  # fmt: skip
+    weight_traffic: float = Field(0.5, description="share of a product's own traffic not hidden")
+    layer_seconds: float = Field(250e-6, description="host and launch time of a layer, both passes")
+    expert_layer_seconds: float = Field(0.002, description="the same of a layer of experts")
+    step_seconds: float = Field(0.03, description="fixed time of an optimizer step")
+    link: float = Field(0.75, description="bandwidth of collectives inside a node")
+    fabric: float = Field(0.70, description="bandwidth of collectives between nodes")
+    congestion: float = Field(0.05, description="exponent by which the fabric slows with nodes")
+    hop_seconds: float = Field(8e-6, description="latency of a step of a ring")
+    tensor_overlap: float = Field(0.25, description="tensor-parallel transfers hidden")
+    data_overlap: float = Field(0.85, description="data-parallel and sharding transfers hidden")
+    expert_overlap: float = Field(0.50, description="token exchange between experts hidden")
+    publish_gbytes: float = Field(3.0, description="GB/s at which new weights reach an engine")
+    publish_seconds: float = Field(0.5, description="fixed time of handing them over")
+    jitter: float = Field(0.005, description="time lost for each doubling of the nodes")
+    stack_speed: dict[str, float] = Field(
+        default_factory=dict, description="speed of a software stack over the average one"
+    )
+    activation: float = Field(1.0, description="stored activations over the counted ones")
+    logits_bytes: float = Field(14.0, description="bytes of a logit at the loss")
+    fragmentation: float = Field(1.04, description="reserved over allocated memory")
+    base_gib: float = Field(1.0, description="context, communication buffers, workspaces")
+    memory_margin: float = Field(
+        1.12, description="what the stated peak adds so as not to be under"
+    )
+
+
+@cache
+def load() -> Calibration:
+    """The shipped constants."""
+    values = read_yaml(FILE)
+    return Calibration.parse(values["constants"], origin=str(FILE))

@@ -1,0 +1,455 @@
+"""Published training runs as the planner's inputs: one CSV row -> what ran, and what was measured.
+
+    table = read_runs(Path("published_runs.csv"))
+    table.runs          # rows that say enough, as jobs, layouts and machines
+    table.unjudged      # all others, each with its line and the reason
+
+Columns that a row leaves empty are filled with the plainest reading, which `Run.assumed` names:
+one micro-batch a step, no accumulation, the lightest activation checkpointing and the plainest
+optimizer that fit the GPU's memory.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from training.planner.calibration import Calibration, load
+from training.planner.hardware import Gpu, Machine, find_gpu
+from training.planner.layout import (
+    Arithmetic,
+    AttentionKernel,
+    Checkpointing,
+    Job,
+    Layout,
+    Loss,
+    Method,
+    Sharding,
+)
+from training.planner.memory import peak_memory
+from training.planner.shape import ModelShape, named_shape
+from workspace.errors import UserError
+
+ChoiceT = TypeVar("ChoiceT")
+
+COLUMNS: Final = (
+    "source", "model", "params", "gpus", "gpu_type", "seq_len", "global_batch", "micro_batch",
+    "tp", "pp", "dp", "cp", "zero_stage_or_fsdp", "precision", "activation_ckpt",
+    "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "peak_mem_gib",
+)  # fmt: skip
+_OPTIONAL: Final = ("nodes", "interconnect", "ep", "vp", "stage", "notes")
+_LARGEST_FILE_BYTES: Final = 64 << 20
+_LARGEST: Final = 1e15
+_SHARDING: Final[tuple[tuple[str, Sharding], ...]] = (
+    (r"full.?shard|zero-?3|^fsdp2?$|hsdp", "zero3"),
+    (r"shard.?grad|zero-?2|grads sharded", "zero2"),
+    (r"zero-?1|distributed optimizer|param-gather", "zero1"),
+    (r"^$|none|zero-?0|ddp", "none"),
+)
+_ARITHMETIC: Final[tuple[tuple[str, Arithmetic], ...]] = (
+    (r"nvfp4|fp4", "nvfp4"),
+    (r"mxfp8", "mxfp8"),
+    (r"fp8|float8", "fp8"),
+    (r"^$|bf16|fp16|bfloat16|16", "bf16"),
+    (r"fp32|float32|tf32", "fp32"),
+)
+
+
+class _Habits(NamedTuple):
+    """What a piece of software does where a row does not say."""
+
+    attention: AttentionKernel | None = None
+    checkpointing: Checkpointing = "none"
+    loss: Loss = "whole"
+    recomputes_all: bool = True  # rather than the cheap parts alone, where memory is short
+    interleaved: bool = False  # pipelines run in pieces of two layers or more
+
+
+_HABITS: Final = {
+    "megatron-lm": _Habits(attention="flash3", recomputes_all=False, interleaved=True),
+    "megatron": _Habits(
+        attention="flash3", recomputes_all=False
+    ),  # cuDNN through Transformer Engine
+    "llama3": _Habits(attention="flash3", recomputes_all=False, interleaved=True),
+    "llm-foundry": _Habits(attention="triton", loss="fused"),
+    "nemo": _Habits(attention="flash3"),
+    "torchtitan": _Habits(checkpointing="selective"),
+    "aws": _Habits(checkpointing="selective"),  # torchtitan on AWS
+    "torchtune": _Habits(loss="chunked"),
+}
+
+
+def _habits(source: str) -> _Habits:
+    name = source.lower()
+    return next((habit for key, habit in _HABITS.items() if name.startswith(key)), _Habits())
+
+
+_WHOLE_LOOP: Final = re.compile(r"(?i)^rl (grpo|swe|ppo|dapo)|end-to-end rl")
+
+
+class Unjudged(NamedTuple):
+    """A row that cannot be compared."""
+
+    line: int
+    source: str
+    model: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """A published run."""
+
+    line: int
+    source: str
+    model: str
+    shape: ModelShape
+    job: Job
+    layout: Layout
+    machine: Machine
+    tokens_per_second_per_gpu: float | None
+    peak_gib: float | None
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def is_sixteen_bit(self) -> bool:
+        return self.job.arithmetic == "bf16"
+
+
+@dataclass
+class RunTable:
+    """A read table; every row is in one of the two lists."""
+
+    runs: list[Run] = field(default_factory=list)
+    unjudged: list[Unjudged] = field(default_factory=list)
+
+
+class _RowError(Exception):
+    """Why a row cannot be judged."""
+
+
+def read_runs(path: Path) -> RunTable:
+    """Read a table. Raises `UserError` when it is missing, no CSV, or lacks columns."""
+    table = RunTable()
+    # A run that ran did fit: no margin.
+    constants = load().model_copy(update={"memory_margin": 1.0})
+    for line, row in _rows(path):
+        source, model = row["source"].strip(), row["model"].strip()
+        try:
+            table.runs.append(_run(line, row, constants))
+        except _RowError as error:
+            table.unjudged.append(Unjudged(line, source, model, str(error)))
+    return table
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    try:
+        if path.stat().st_size > _LARGEST_FILE_BYTES:
+            raise UserError(f"{path} is larger than 64 MiB: not a table of runs")
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text: {error}") from error
+    reader = csv.DictReader(text.splitlines(keepends=True), strict=True)
+    try:
+        header = reader.fieldnames or []
+        missing = [name for name in COLUMNS if name not in header]
+        if missing:
+            raise UserError(f"{path}: the header lacks {', '.join(missing)}")
+        for row in reader:
+            names = (*COLUMNS, *_OPTIONAL)
+            yield reader.line_num, {name: (row.get(name) or "").strip() for name in names}
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num}: not CSV: {error}") from error
+
+
+def _run(line: int, row: dict[str, str], constants: Calibration) -> Run:
+    if _WHOLE_LOOP.search(row["stage"]) or "end-to-end rl" in row["notes"].lower():
+        raise _RowError("its figure is of a whole reinforcement-learning loop, not of the trainer")
+    if "cumulative" in row["notes"].lower():
+        raise _RowError("its settings depend on the rows before it and are not stated in it")
+    gpu = _gpu(row)
+    gpus = _whole(row, "gpus")
+    shape = _shape(row)
+    assumed: list[str] = []
+    layout = _layout(row, gpus, shape.layers, assumed)
+    job, layout = _job(row, layout, assumed)
+    machine = _machine(row, gpu, gpus)
+    run = Run(
+        line=line,
+        source=row["source"],
+        model=row["model"],
+        shape=shape,
+        job=job,
+        layout=layout,
+        machine=machine,
+        tokens_per_second_per_gpu=_throughput(row, shape, job, gpu),
+        peak_gib=_number(row, "peak_mem_gib"),
+    )
+    if run.tokens_per_second_per_gpu is None and run.peak_gib is None:
+        raise _RowError("it has neither a throughput nor a peak memory")
+    job, layout = _fitting(run, row, constants, assumed)
+    return replace(run, job=job, layout=layout, assumed=tuple(assumed))
+
+
+def _number(row: dict[str, str], name: str) -> float | None:
+    text = row[name]
+    if not text or text.lower() in ("nan", "none", "n/a"):
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        raise _RowError(f"{name} is no number: {text[:40]!r}") from None
+    if not 0 < value < _LARGEST:
+        raise _RowError(f"{name} is out of range: {text[:40]!r}")
+    return value
+
+
+def _count(row: dict[str, str], name: str) -> int | None:
+    value = _number(row, name)
+    if value is None:
+        return None
+    if value != int(value):
+        raise _RowError(f"{name} is no whole number: {row[name][:40]!r}")
+    return int(value)
+
+
+def _whole(row: dict[str, str], name: str) -> int:
+    value = _count(row, name)
+    if value is None:
+        raise _RowError(f"{name} is not stated")
+    return value
+
+
+def _gpu(row: dict[str, str]) -> Gpu:
+    try:
+        return find_gpu(row["gpu_type"].partition("/")[0])
+    except UserError:
+        raise _RowError(f"GPU {row['gpu_type'][:40]!r} is not in gpus.yaml") from None
+
+
+def _shape(row: dict[str, str]) -> ModelShape:
+    shape = named_shape(row["model"])
+    if shape is not None:
+        if shape.positions:
+            # Learned positions are as many as the sequence is long.
+            return shape.model_copy(update={"positions": _whole(row, "seq_len")})
+        return shape
+    size = _number(row, "params")
+    if size is None:
+        raise _RowError("the model's shape is not known and its parameters are not stated")
+    if re.search(r"(?i)\bmoe\b|a\d+(\.\d+)?b\b|\dx\d+b", f"{row['model']} {row['notes']}"):
+        raise _RowError("a mixture of experts whose shape is not known")
+    return usual_shape(row["model"], size)
+
+
+def usual_shape(name: str, parameters: float) -> ModelShape:
+    """A dense GPT of that size with hidden = 128 · layers, as published ones nearly have.
+
+    From N = 12 · layers · hidden² (the 175 B model has 96 layers of 12,288).
+    """
+    hidden = max(128, 128 * round((parameters * 128 / 12) ** (1 / 3) / 128))
+    layers = max(1, round(parameters / (12 * hidden**2)))
+    if layers > 2000 or hidden > 1 << 17:
+        raise _RowError(f"{parameters:.3g} parameters are more than any dense model has")
+    return ModelShape(
+        name=name or "model",
+        layers=layers,
+        hidden=hidden,
+        heads=hidden // 128,
+        kv_heads=hidden // 128,
+        head_dim=128,
+        ffn=4 * hidden,
+        vocab=51200,
+        gated=False,
+        tied=True,
+    )
+
+
+def _layout(row: dict[str, str], gpus: int, layers: int, assumed: list[str]) -> Layout:
+    sizes = {name: _count(row, name) for name in ("tp", "pp", "cp", "dp", "ep", "vp")}
+    if sizes["vp"] is None and "interleaved" in row["notes"].lower():
+        sizes["vp"] = 2
+    elif sizes["vp"] is None and sizes["pp"] and _habits(row["source"]).interleaved:
+        sizes["vp"] = max(1, min(4, layers // (2 * sizes["pp"])))
+        assumed.append(f"interleaved in {sizes['vp']} pieces a stage")
+    if sizes["tp"] is None and sizes["dp"] is None and gpus > 1:
+        raise _RowError("its layout (tp, pp, dp) is not stated")
+    tp, pp, cp = (sizes[name] or 1 for name in ("tp", "pp", "cp"))
+    dp = sizes["dp"] or max(1, gpus // (tp * pp * cp))
+    if dp * tp * pp * cp != gpus:
+        raise _RowError(f"dp {dp} x tp {tp} x pp {pp} x cp {cp} is not its {gpus} GPUs")
+    micro = _count(row, "micro_batch")
+    return Layout(
+        dp=dp,
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        ep=sizes["ep"] or 1,
+        virtual_stages=sizes["vp"] or 1,
+        micro_batch=micro or 1,
+        sharding=_first(row["zero_stage_or_fsdp"], _SHARDING, "sharding"),
+        checkpointing=_checkpointing(row["activation_ckpt"])
+        if row["activation_ckpt"]
+        else _habits(row["source"]).checkpointing,
+    )
+
+
+def _first(text: str, choices: tuple[tuple[str, ChoiceT], ...], what: str) -> ChoiceT:
+    text = text.strip().lower()
+    for pattern, value in choices:
+        if re.search(pattern, text):
+            return value
+    raise _RowError(f"{what} {text[:40]!r} is not understood")
+
+
+def _checkpointing(text: str) -> Checkpointing:
+    text = text.lower()
+    if "selective" in text or "op" in text.split():
+        return "selective"
+    if "offload" in text:
+        return "offload"
+    return "full" if re.search(r"full|recompute|true", text) else "none"
+
+
+def _job(row: dict[str, str], layout: Layout, assumed: list[str]) -> tuple[Job, Layout]:
+    seq_len = _whole(row, "seq_len")
+    if seq_len > 1 << 24:
+        raise _RowError(f"seq_len {seq_len} is out of range")
+    stage = row["stage"].lower()
+    method: Method = "qlora" if "qlora" in stage else "lora" if "lora" in stage else "full"
+    rank = re.search(r"r=(\d{1,4})\b", stage)
+    job = Job(
+        seq_len=seq_len,
+        global_batch=_batch(row, layout, seq_len, assumed),
+        arithmetic=_first(row["precision"], _ARITHMETIC, "precision"),
+        method=method,
+        lora_rank=int(rank[1]) if rank else 16,
+        attention=_attention(row),
+        # A reward needs the answers' own probabilities, which are taken piece by piece.
+        loss="chunked"
+        if stage.startswith("rl") or "chunked" in row["notes"].lower()
+        else _habits(row["source"]).loss,
+        stack=row["source"].lower(),
+        # The engine that samples answers gets the new weights after each step.
+        publishes_weights=stage.startswith("rl"),
+    )
+    if layout.pp > 1 and layout.micro_batches(job) < layout.pp and layout.micro_batch > 1:
+        assumed.append("the stated micro-batch is a replica's batch, piped in a piece a stage")
+        layout = replace(layout, micro_batch=max(1, layout.micro_batch // layout.pp))
+    return job, layout
+
+
+def _batch(row: dict[str, str], layout: Layout, seq_len: int, assumed: list[str]) -> int:
+    text = row["global_batch"]
+    tokens = re.fullmatch(r"(?i)([\d.]{1,12})\s*([kmb])?\s*tokens", text)
+    if tokens:
+        try:
+            unit = {"": 1, "k": 1e3, "m": 1e6, "b": 1e9}[(tokens[2] or "").lower()]
+            return max(1, round(float(tokens[1]) * unit / seq_len))
+        except ValueError:
+            raise _RowError(f"global_batch is no number: {text[:40]!r}") from None
+    batch = _count(row, "global_batch")
+    smallest = layout.dp * layout.micro_batch
+    if batch is None:
+        assumed.append("one micro-batch a step")
+        return smallest * (4 * layout.pp if layout.pp > 1 else 1)
+    return batch
+
+
+def _attention(row: dict[str, str]) -> AttentionKernel | None:
+    named = re.search(r"\bfa(2|3)\b|flash.?attention.?(2|3)", row["notes"].lower())
+    if named:
+        return "flash3" if "3" in named[0] else "flash2"
+    return _habits(row["source"]).attention
+
+
+def _machine(row: dict[str, str], gpu: Gpu, gpus: int) -> Machine:
+    nodes = _count(row, "nodes") or math.ceil(gpus / gpu.gpus_per_node)
+    per_node = max(1, math.ceil(gpus / nodes))
+    is_rack = gpu.domain > gpu.gpus_per_node
+    return Machine(
+        gpu=gpu,
+        nodes=nodes,
+        gpus_per_node=per_node,
+        memory_gib=gpu.memory_gib,
+        link_gbytes=gpu.link_gbytes,
+        fabric_gbytes=_fabric(row["interconnect"], gpu.gpus_per_node) or gpu.fabric_gbytes,
+        domain=gpu.domain if is_rack else per_node,
+    )
+
+
+def _fabric(text: str, gpus_per_node: int) -> float | None:
+    """GB/s of a GPU to other nodes, as stated."""
+    found = re.search(r"(?:(\d{1,2}) ?x ?)?(\d{2,5}) ?Gb/?p?s[^;,]{0,40}", text)
+    if not found:
+        return None
+    total = float(found[2]) * float(found[1] or 1) / 8
+    whole_node = found[1] or "per node" in found[0]
+    return total / gpus_per_node if whole_node else total
+
+
+def _throughput(row: dict[str, str], shape: ModelShape, job: Job, gpu: Gpu) -> float | None:
+    """Tokens/s of a GPU: stated, or from TFLOPS or MFU by PaLM's formula."""
+    stated = _number(row, "tokens_per_s_per_gpu")
+    if stated is not None:
+        return stated
+    tflops, mfu = _number(row, "tflops_per_gpu"), _number(row, "mfu")
+    if tflops is None and mfu is not None and job.arithmetic == "bf16":
+        tflops = mfu / 100 * gpu.tflops["bf16"]
+    if tflops is None:
+        return None
+    if "4x forward" in row["activation_ckpt"]:
+        tflops *= 3 / 4  # hardware FLOPs, the recomputed forward pass among them
+    return tflops * 1e12 / shape.model_flops_per_token(job.seq_len)
+
+
+def _fitting(
+    run: Run, row: dict[str, str], constants: Calibration, assumed: list[str]
+) -> tuple[Job, Layout]:
+    """What a row leaves open: the plainest setting that fits the GPU."""
+    job, layout = run.job, run.layout
+    optimizers, checkpointings = [job.optimizer], [layout.checkpointing]
+    if not row["activation_ckpt"]:
+        order: tuple[Checkpointing, ...] = ("none", "selective", "full")
+        end = None if _habits(run.source).recomputes_all else -1
+        checkpointings = list(order[order.index(layout.checkpointing) : end])
+    if layout.gpus == 1 and job.method == "full":
+        optimizers += ["adamw_bf16", "adamw_8bit", "paged_8bit"]
+    micros = [layout.micro_batch]
+    if not row["micro_batch"] and row["global_batch"]:
+        # What the planner would take: larger pieces while they divide the batch and fit.
+        share = max(1, job.global_batch // layout.dp)
+        micros = [size for size in (4, 2, 1) if share % size == 0 and share >= size * layout.pp]
+    tried = job, layout
+    for optimizer in optimizers:
+        for kept in checkpointings:
+            for micro in micros or [1]:
+                tried = (
+                    replace(job, optimizer=optimizer),
+                    replace(layout, checkpointing=kept, micro_batch=micro),
+                )
+                memory = peak_memory(run.shape, *tried, constants)
+                if memory.total <= run.machine.memory_gib:
+                    assumed += _differences(run, *tried)
+                    return tried
+    # Nothing fits by the estimate although the run ran: the most saving of what was tried.
+    assumed += _differences(run, *tried)
+    return tried
+
+
+def _differences(run: Run, job: Job, layout: Layout) -> list[str]:
+    found = []
+    if job.optimizer != run.job.optimizer:
+        found.append(f"optimizer {job.optimizer}")
+    if layout.checkpointing != run.layout.checkpointing:
+        found.append(f"activation checkpointing {layout.checkpointing}")
+    if layout.micro_batch != run.layout.micro_batch:
+        found.append(f"micro-batch {layout.micro_batch}")
+    return found
