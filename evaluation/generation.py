@@ -51,7 +51,7 @@ def load(folder: Path, dtype: str, threads: int = 0) -> Loaded:
     """Read a model folder. The last one stays in memory, because its benchmarks follow each other.
 
     `threads` 0 takes all cores.
-    Raises `UserError` when the folder holds no model that can be read, or no chat template.
+    Raises `UserError` when the folder holds no model that can be read.
     """
     import torch
     from safetensors import SafetensorError
@@ -65,8 +65,6 @@ def load(folder: Path, dtype: str, threads: int = 0) -> Loaded:
         )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{folder} is not a readable Hugging Face model folder: {error}") from error
-    if not tokenizer.chat_template:
-        raise UserError(f"{folder}: its tokenizer has no chat template, which our prompts need")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return Loaded(model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), tokenizer)

@@ -14,6 +14,7 @@ label when the weights behind it have changed.
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +44,10 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class ScoredModel:
-    """A model folder or an endpoint; `name` and `version` are set for models trained here."""
+    """A model folder or an endpoint; `name` and `version` are set for models trained here.
+
+    `is_chat` ones get prompts in their chat form, others as plain text.
+    """
 
     label: str
     path: Path | None
@@ -51,6 +55,7 @@ class ScoredModel:
     name: str = ""
     version: int = 0
     endpoint: Endpoint | None = None
+    is_chat: bool = True
 
     @property
     def place(self) -> str:
@@ -102,15 +107,34 @@ def _resolve(workspace: Workspace, spec: str) -> ScoredModel:
     if spec.startswith("base:"):
         version = _registered(workspace, spec.removeprefix("base:"))
         label = f"{version.name}:{version.version} base"
-        return ScoredModel(label, *_open_folder(workspace, version.base_model))
+        return _of_folder(label, workspace, version.base_model)
     if "/" in spec or Path(spec).is_dir():
-        path, content = _open_folder(workspace, spec)
-        return ScoredModel("/".join(path.parts[-2:]), path, content)
+        return _of_folder("", workspace, spec)
     version = _registered(workspace, spec)
-    path, content = _open_folder(workspace, version.path)
+    found = _of_folder(f"{version.name}:{version.version}", workspace, version.path)
+    return replace(found, name=version.name, version=version.version)
+
+
+def _of_folder(label: str, workspace: Workspace, place: str) -> ScoredModel:
+    path = _open_folder(workspace, place)
     return ScoredModel(
-        f"{version.name}:{version.version}", path, content, version.name, version.version
+        label or "/".join(path.parts[-2:]),
+        path,
+        hash_folder(path),
+        is_chat=_has_chat_template(path),
     )
+
+
+def _has_chat_template(folder: Path) -> bool:
+    if (folder / "chat_template.jinja").is_file():
+        return True
+    config = folder / "tokenizer_config.json"
+    try:
+        return bool(json.loads(config.read_text(encoding="utf-8")).get("chat_template"))
+    except FileNotFoundError:
+        return False
+    except (ValueError, AttributeError) as error:
+        raise UserError(f"{config} is no JSON object: {error}") from error
 
 
 def _open_endpoint(spec: str) -> ScoredModel:
@@ -141,7 +165,7 @@ def _registered(workspace: Workspace, spec: str) -> ModelVersion:
     return chosen[-1]
 
 
-def _open_folder(workspace: Workspace, place: str) -> tuple[Path, str]:
+def _open_folder(workspace: Workspace, place: str) -> Path:
     path = Path(place).expanduser()
     if not path.is_absolute() and (workspace.root / path).is_dir():
         path = workspace.root / path
@@ -150,7 +174,7 @@ def _open_folder(workspace: Workspace, place: str) -> tuple[Path, str]:
         raise UserError(f"{path} is not a Hugging Face model folder (no config.json)")
     if next(path.glob("*.safetensors"), None) is None:
         raise UserError(f"{path} holds no weights (*.safetensors)")
-    return path, hash_folder(path)
+    return path
 
 
 def hash_folder(folder: Path) -> str:

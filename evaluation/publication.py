@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from evaluation.benchmarks.grading import mentions
 from evaluation.models import ScoredModel
@@ -24,6 +24,7 @@ class ModelSummary(Frozen):
     path: str
     hash: str
     registered: bool
+    prompts: Literal["chat", "text"] = "chat"
 
 
 class Summary(Frozen):
@@ -50,7 +51,13 @@ def summary_of(
         key=plan.key,
         dataset=dataset,
         models=[
-            ModelSummary(label=m.label, path=m.place, hash=m.hash, registered=bool(m.name))
+            ModelSummary(
+                label=m.label,
+                path=m.place,
+                hash=m.hash,
+                registered=bool(m.name),
+                prompts="chat" if m.is_chat else "text",
+            )
             for m in scored
         ],
         inputs=plan.inputs,

@@ -18,6 +18,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version as library_version
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -195,7 +196,10 @@ def _survey(config: ScoreConfig) -> _Survey:
         workspace, config.dataset, config.benchmarks, limit=config.limit, seed=config.seed
     )
     wanted = config.models or (f"base:{config.name}", config.name)
-    scored = models.resolve(workspace, wanted)
+    scored = [
+        replace(model, is_chat=config.endpoint_api != "completions") if model.endpoint else model
+        for model in models.resolve(workspace, wanted)
+    ]
     if config.engine == "vllm" and any(model.path for model in scored):
         generation.require_vllm()
     chosen = config.benchmarks != DEFAULT_BENCHMARKS
@@ -277,8 +281,7 @@ def _run(
 ) -> ShardResult:
     label, name = shard.items
     model = next(model for model in survey.models if model.label == label)
-    is_text = model.endpoint is not None and config.endpoint_api == "completions"
-    sampling = _sampling(config, chat=not is_text)
+    sampling = _sampling(config, chat=model.is_chat)
     running = Running(
         engine=config.engine,
         batch_size=config.batch_size,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -208,6 +209,24 @@ def test_half_a_surrogate_pair_is_an_answer_like_any_other(workspace: Workspace)
     with serve(lambda body, number: body_of({"content": "5\ud800"}, "stop")) as server:
         result = run_score(config_of(workspace, server.url))
     assert accuracy(result.directory) == 0
+
+
+def test_a_folder_without_a_chat_template_is_asked_in_plain_text(
+    workspace: Workspace, tiny_model: Path
+) -> None:
+    plain = workspace.root / "plain"
+    shutil.copytree(tiny_model, plain, ignore=shutil.ignore_patterns("*.jinja"))
+    config = json.loads((plain / "tokenizer_config.json").read_text())
+    config.pop("chat_template", None)
+    (plain / "tokenizer_config.json").write_text(json.dumps(config))
+    models = (f"chat={tiny_model}", f"plain={plain}")
+    result = run_score(config_of(workspace, "", models=models, dtype="float32"))
+    summary = json.loads((result.directory / "results.json").read_text())
+    assert [model["prompts"] for model in summary["models"]] == ["chat", "text"]
+    rows = pq.read_table(result.directory / "samples.parquet").to_pylist()
+    answers = {m: [r["answer"] for r in rows if r["model"] == m] for m in ("chat", "plain")}
+    assert len(answers["plain"]) == 6
+    assert answers["chat"] != answers["plain"], "the same weights, asked otherwise"
 
 
 def test_weights_that_cannot_be_read_are_named(workspace: Workspace, tiny_model: Path) -> None:
