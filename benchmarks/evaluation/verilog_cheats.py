@@ -19,7 +19,7 @@ from benchmarks.measure import Report, parser, shared_data
 from evaluation.benchmarks.verilog.problems import Problem
 from evaluation.verifiers import verilog_simulation
 from evaluation.verifiers.verdict import Verdict
-from evaluation.verifiers.verilog_code import Edit, apply_edits, tokens_of
+from evaluation.verifiers.verilog_tokens import Edit, apply_edits, tokens_of
 
 # Problems whose answer is a constant, and one whose golden samples are unknown after the first.
 CONSTANT = {"Prob001_zero", "Prob002_m2014_q4i", "Prob003_step_one", "Prob053_m2014_q4d"}

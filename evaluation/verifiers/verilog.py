@@ -6,7 +6,7 @@
 
 The reference is simulated once, when the task is made; its output samples are the ground truth,
 and it is nowhere near the candidate's simulation. The candidate is preprocessed, gated
-(`verilog_code`), compiled alone, checked for the same ports, then played the same input vectors
+(`verilog_gate`), compiled alone, checked for the same ports, then played the same input vectors
 (`verilog_stimulus`) by a bench of ours with random names. It prints samples; the comparison is
 done here. Bits that are X in the reference are free. Everything runs in `sandbox`.
 
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from evaluation.verifiers import sandbox, verilog_simulation, verilog_stimulus
 from evaluation.verifiers.verdict import Verdict
-from evaluation.verifiers.verilog_code import extract_code
+from evaluation.verifiers.verilog_answer import extract_code
 from evaluation.verifiers.verilog_golden import Golden, Sample, parse_ground_truth
 from evaluation.verifiers.verilog_stimulus import Port, Roles
 from workspace.errors import DsmError, MissingToolError

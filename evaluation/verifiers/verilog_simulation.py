@@ -25,7 +25,7 @@ from typing import NamedTuple
 from evaluation.verifiers import sandbox
 from evaluation.verifiers.sandbox import Finished, Limits
 from evaluation.verifiers.verdict import OUTPUT_CHARS, Verdict
-from evaluation.verifiers.verilog_code import check_raw, clean_code, is_preprocessed
+from evaluation.verifiers.verilog_gate import check_raw, clean_code, is_preprocessed
 from evaluation.verifiers.verilog_stimulus import Port
 
 _SCOPE = re.compile(r'^S_\w+ \.scope module, "(?P<instance>[^"]*)" "(?P<module>[^"]*)"', re.M)
@@ -235,7 +235,9 @@ def _verdict(finished: Finished, failure: str) -> Verdict | None:
     if finished.code == 0:
         return None
     said = (finished.stderr or finished.stdout).strip()
-    detail = said[:200] or f"exit code {finished.code}"
+    # The compiler may warn of other things first.
+    first = said.rfind("\n", 0, max(said.find("error"), 0)) + 1
+    detail = said[first : first + 200] or f"exit code {finished.code}"
     return Verdict(0.0, failure, detail, said[-OUTPUT_CHARS:])
 
 

@@ -240,34 +240,6 @@ def test_a_stimulus_that_depends_on_the_reference_is_found(tmp_path: Path) -> No
     assert "depends on the reference" in steered.detail
 
 
-ESCAPES = {
-    "reference": "initial q = good1.q;",
-    "instance": "initial top_module1.q = stim1.reset;",
-    "upward_task": "initial wavedrom_start;",
-    "bench": "initial tb.stats1.errors = 0;",
-    "module": "RefModule r(clk, reset, q);",
-    "include": '`include "bench.sv"\n',
-    "line": '`line 1 "bwrap: " 0\n',
-    "print": 'initial $display("Mismatches: 0 in 99 samples");',
-    "finish": "initial $finish;",
-    "file": 'integer f; initial f = $fopen("/tmp/escaped_by_grade", "w");',
-    "loop": "initial while (1);",
-    "comment": "/*",
-    "three_quotes": 'string s = """a "/*" b""";',
-}
-
-
-@pytest.mark.parametrize("name", sorted(ESCAPES))
-def test_no_escape_makes_a_wrong_answer_pass(run: Run, name: str) -> None:
-    text = WRONG.replace("endmodule", f"{ESCAPES[name]}\nendmodule")
-    assert run(answers(text, f"{RIGHT}")) == 0
-    verdicts = run.verdicts()
-    assert verdicts[0] != "pass"
-    assert not verdicts[0].startswith("infra")
-    assert verdicts[1] == "pass"
-    assert not Path("/tmp/escaped_by_grade").exists()
-
-
 def v2_folder(shared_data: Path) -> Path:
     return shared_data / "verilog_eval_v2" / "dataset_code-complete-iccad2023"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
-from evaluation.verifiers.verilog_code import tokens_of, units_of
+from evaluation.verifiers.verilog_tokens import tokens_of, units_of
 from workspace.errors import UserError
 
 MAX_FILE_BYTES: Final = 256 << 20

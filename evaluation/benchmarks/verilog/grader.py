@@ -5,7 +5,7 @@
     judgement = grader.judge(answer)      # pure: answer, problem, simulator, sandbox level
 
 The reference is simulated once, alone, as the candidate in its own test bench; its outputs are the
-golden samples. An answer goes through extraction and gate (`verifiers.verilog_code`), then is
+golden samples. An answer goes through extraction (`verifiers.verilog_answer`) and gate, then is
 simulated in the recording bench inside the sandbox; the samples are compared here. In that
 simulation there is nothing to steal, and what it could reach has random names. A bench that judges
 by itself holds its verdict, so there an answer must compile alone first.
@@ -41,11 +41,13 @@ from evaluation.benchmarks.verilog.self_judging import judging_bench, read_verdi
 from evaluation.verifiers import sandbox, verilog_simulation
 from evaluation.verifiers.verdict import OUTPUT_CHARS, Verdict
 from evaluation.verifiers.verilog import tool_version
-from evaluation.verifiers.verilog_code import extract_code, tokens_of
+from evaluation.verifiers.verilog_answer import extract_code
+from evaluation.verifiers.verilog_cuts import has_concurrent_assertion
 from evaluation.verifiers.verilog_golden import Sample, compare_samples
 from evaluation.verifiers.verilog_simulation import Driven
+from evaluation.verifiers.verilog_tokens import tokens_of
 
-VERSION: Final = "3"  # part of a score's identity: raise it when any judgement may change
+VERSION: Final = "4"  # part of a score's identity: raise it when any judgement may change
 MIN_CPU_S: Final = 2
 GOLDEN_CPU_S: Final = 120
 GOLDEN_OUTPUT_BYTES: Final = 64 << 20
@@ -184,7 +186,12 @@ class ProblemGrader:
         )
         if isinstance(found, Verdict):
             return Judgement(found.outcome, found.detail, found.outcome, found.output)
-        warned = official.refusal(self.problem.benchmark, found.warnings, timeout=golden.timeout)
+        warned = official.refusal(
+            self.problem.benchmark,
+            found.warnings,
+            timeout=golden.timeout,
+            asserts=has_concurrent_assertion(tokens_of(code)),
+        )
         if self.problem.self_judging:
             exact = audited = read_verdict(found.stdout, MARK)
         else:

@@ -4,7 +4,8 @@ For comparison with published scores. VerilogEval v2 reads the log of compiler a
 by line and stops at some words, so that warnings, and the guard's `TIMEOUT` of three problems,
 overrule a right simulation. v1 calls anything on stderr a compile error. RTLLM looks for the word
 "pass". Source: upstream's `sv-iv-analyze` (v2), `execution.py` (v1), `auto_run.py` (RTLLM). The
-compiler's log here comes from upstream's flags, but without the reference beside the answer.
+compiler's log here comes from upstream's flags, but without the reference beside the answer, and
+without what `verilog_cuts` leaves out of it.
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ def has_rules(benchmark: str) -> bool:
     return benchmark.startswith(("verilog_eval_", "rtllm_"))
 
 
-def refusal(benchmark: str, warnings: str, *, timeout: bool) -> str:
+def refusal(benchmark: str, warnings: str, *, timeout: bool, asserts: bool) -> str:
     """Why upstream calls a right simulation wrong, "" when it does not.
 
-    `warnings` is the compiler's log; `timeout` whether the bench's own guard fired.
+    `warnings` is the compiler's log; `timeout` whether the bench's own guard fired; `asserts`
+    whether the answer asserts something over clock cycles, which Icarus cannot read.
     """
+    if asserts and has_rules(benchmark):
+        return "concurrent assertion: syntax error (S)"
     if benchmark.startswith("verilog_eval_v1"):
         return "any text on stderr is a compile error" if warnings.strip() else ""
     if benchmark.startswith("verilog_eval_v2"):

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 from evaluation.benchmarks.local_set.lines import read_lines, the_module
-from evaluation.verifiers.verilog_code import tokens_of, units_of
+from evaluation.verifiers.verilog_tokens import tokens_of, units_of
 from workspace.errors import UserError
 
 MAX_FILE_BYTES = 4 << 20

@@ -24,18 +24,16 @@ from typing import NamedTuple
 
 from evaluation.benchmarks.verilog.problems import Problem
 from evaluation.verifiers.verdict import Verdict
-from evaluation.verifiers.verilog_code import (
-    PRINTS,
+from evaluation.verifiers.verilog_cuts import DUMPS, PRINTS, call_edits
+from evaluation.verifiers.verilog_simulation import read_samples
+from evaluation.verifiers.verilog_tokens import (
     Edit,
     Token,
     apply_edits,
-    call_edits,
     tokens_of,
     units_of,
 )
-from evaluation.verifiers.verilog_simulation import read_samples
 
-DUMPS = frozenset({"$dumpfile", "$dumpvars", "$dumpon", "$dumpoff", "$dumpall", "$dumpflush"})
 MARK = "dsm_mark_"
 FILL = "dsm_fill_"
 _MATCH = re.compile(r"assign\s+tb_match\s*=[^;]*;")

@@ -13,7 +13,6 @@ import re
 
 from evaluation.benchmarks.verilog.problems import Problem
 from evaluation.benchmarks.verilog.recording import (
-    DUMPS,
     MARK,
     NoBench,
     Outline,
@@ -21,12 +20,11 @@ from evaluation.benchmarks.verilog.recording import (
     rename,
 )
 from evaluation.verifiers.verdict import Verdict
-from evaluation.verifiers.verilog_code import (
-    PRINTS,
+from evaluation.verifiers.verilog_cuts import DUMPS, PRINTS, call_edits
+from evaluation.verifiers.verilog_tokens import (
     Edit,
     after_parentheses,
     apply_edits,
-    call_edits,
     tokens_of,
     units_of,
 )

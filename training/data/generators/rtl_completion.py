@@ -118,4 +118,4 @@ def _check(context: CompletionContext, golden: Golden, rng: random.Random) -> Dr
     )
 
 
-RTL_COMPLETION: Final = Generator("rtl_completion", "1", contexts, generate)
+RTL_COMPLETION: Final = Generator("rtl_completion", "2", contexts, generate)
