@@ -165,7 +165,7 @@ def _try(call: Callable[[], Any], endpoint: Endpoint, calling: Calling, key: Ans
     try:
         return retrying(call)
     except requests.HTTPError as error:
-        raise _status_error(error.response, endpoint, key) from error
+        raise _status_error(error.response, endpoint, calling, key) from error
     except (requests.RequestException, json.JSONDecodeError) as error:
         raise EndpointLostError(
             f"endpoint {endpoint.url}: {type(error).__name__} after {calling.max_tries} tries; "
@@ -181,7 +181,7 @@ def _may_pass(error: BaseException) -> bool:
     return isinstance(error, requests.RequestException)
 
 
-def _status_error(response: Any, endpoint: Endpoint, key: AnswerKey) -> DsmError:
+def _status_error(response: Any, endpoint: Endpoint, calling: Calling, key: AnswerKey) -> DsmError:
     status = response.status_code
     where = f"endpoint {endpoint.url} (model {endpoint.model})"
     if status in _PASSING:
@@ -195,7 +195,9 @@ def _status_error(response: Any, endpoint: Endpoint, key: AnswerKey) -> DsmError
             f"{where} says 404: check the address (most end in /v1), the model's name and "
             "endpoint_api"
         )
-    return UserError(f"{where} refuses row {key.row_id} ({status}): {response.text[:300]}")
+    secret = calling.key()
+    said = (response.text.replace(secret, "...") if secret else response.text)[:300]
+    return UserError(f"{where} refuses row {key.row_id} ({status}): {said}")
 
 
 def _read(said: Any, endpoint: Endpoint, key: AnswerKey) -> str:

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from evaluation.benchmarks import BENCHMARKS, SHORT_NAMES
-from evaluation.benchmarks.harness_tasks import read_harness_set
+from evaluation.benchmarks.harness_tasks import read_harness_set, task_manager
 from evaluation.benchmarks.local_set.reader import read_local_set
 from evaluation.benchmarks.problem_set import ProblemSet, choose, hash_rows
 from evaluation.benchmarks.verilog.public_set import PUBLIC, read_public_set
@@ -120,9 +121,17 @@ def read_problem_sets(
             cache = workspace.verilog_cache
             sets.append(read_local_set(name, source, limit=limit, seed=seed, cache=cache))
         else:
+            _refuse_misspelt(name, source)
             sets.append(read_harness_set(name, source, limit=limit, seed=seed))
     empty = tuple(name for name in of_rows if not rows[name])
     return Problems(tuple(sets), homeless, key, empty)
+
+
+def _refuse_misspelt(name: str, source: Path | None) -> None:
+    ours = [*BENCHMARKS, *SHORT_NAMES, *PUBLIC]
+    close = difflib.get_close_matches(name, ours, n=1)
+    if close and name not in task_manager(source).all_tasks:
+        raise UserError(f"no benchmark {name!r}: did you mean {close[0]}?")
 
 
 def _read_rows(

@@ -216,7 +216,7 @@ def _survey(config: ScoreConfig) -> _Survey:
         Shard(
             index,
             (label, found.benchmark.name),
-            units=len(found.rows) * (found.answers_per_problem or config.samples_per_problem),
+            units=found.requests(config.samples_per_problem),
         )
         for index, (label, found) in enumerate(pairs)
     )

@@ -1,6 +1,8 @@
-"""Models and held-out questions -> scores with intervals, paired comparisons, a report.
+"""Models and benchmarks -> scores with intervals, paired comparisons, a report.
 
-python -m flows.score --workspace DIR
+python -m flows.score --workspace DIR                   a trained model against its base
+python -m flows.score --workspace DIR --models base=FOLDER,tuned=FOLDER \\
+    --benchmarks verilog_eval_v2_code_complete=FOLDER,closed_book
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from tasks.stage import run_stage  # noqa: E402
 
 @flow(**flow_options("score", "score {config.dataset}"))
 def score(config: ScoreConfig) -> StageResult:
-    """Score models on a data set's test questions, the first as the baseline of the others."""
+    """Score models on benchmarks, the first model as the baseline of the others."""
     result = run_stage(SCORE, config)
     update_leaderboard(config.workspace)
     show_scores(result, score_rows(read_summary(result.directory)))

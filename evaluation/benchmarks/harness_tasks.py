@@ -43,6 +43,10 @@ class HarnessSet(ProblemSet):
         """Multiple choice in lm-eval compares the log-likelihoods of the choices."""
         return self.by_likelihood
 
+    def requests(self, samples: int) -> int:
+        """One for each choice, or for each repeat of the task's own."""
+        return sum(row["requests"] for row in self.rows)
+
     def asking(self, sampling: Sampling) -> str:
         """Everything that lm-eval's task is, which also sets how answers are drawn."""
         return hash_json([self.data_hash, self.grader_version, sampling.seed])
@@ -172,6 +176,7 @@ def _rows(task: Any) -> list[Row]:
                 "setting": "general",
                 "task": task.task_name,
                 "document": number,
+                "requests": _requests(task, doc),
                 "difficulty": 0,
                 "prompt_json": json.dumps([{"role": "user", "content": prompt}]),
                 "answer": _target(task, doc),
@@ -184,6 +189,12 @@ def _rows(task: Any) -> list[Row]:
             }
         )
     return rows
+
+
+def _requests(task: Any, doc: Any) -> int:
+    if task.OUTPUT_TYPE == "multiple_choice":
+        return len(task.doc_to_choice(doc))
+    return int(task.config.repeats or 1)
 
 
 def _target(task: Any, doc: Any) -> str:

@@ -49,10 +49,9 @@ class ProblemSet:
         """Whether only a model folder can answer, since endpoints give texts alone."""
         return False
 
-    @property
-    def answers_per_problem(self) -> int | None:
-        """How many answers a problem gets, None for what the settings say."""
-        return None if self.benchmark.sampled else 1
+    def requests(self, samples: int) -> int:
+        """How many answers a model is asked for, with so many samples of a problem."""
+        return len(self.rows) * (samples if self.benchmark.sampled else 1)
 
     def asking(self, sampling: Sampling) -> str:
         """Hash of what a model is asked and how: with the same one, answers can be used again.

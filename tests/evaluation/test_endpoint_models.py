@@ -78,6 +78,19 @@ def test_the_key_is_sent_and_in_no_file(
         plan(config_of(workspace, server.url, api_key_env=("LAB_KEY",), seed=3))
 
 
+def test_a_server_that_repeats_the_key_does_not_get_it_into_our_text(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_KEY", SECRET)
+    reply = Answer(400, f"bad request by Bearer {SECRET}".encode())
+    with (
+        serve(lambda body, number: reply) as server,
+        pytest.raises(UserError, match="bad request") as refused,
+    ):
+        run_score(config_of(workspace, server.url, api_key_env=("LAB_KEY",)))
+    assert SECRET not in str(refused.value)
+
+
 def test_an_endpoint_that_dies_midway_leaves_an_unfinished_run_that_goes_on(
     workspace: Workspace,
 ) -> None:

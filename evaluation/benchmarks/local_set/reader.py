@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +20,7 @@ from evaluation.benchmarks.problem_set import (
     hash_rows,
 )
 from evaluation.benchmarks.tasks import Sampling, write_task
+from evaluation.benchmarks.verilog.cache import Cache, key_of
 from evaluation.benchmarks.verilog.grader import VERSION as BENCH_VERSION
 from evaluation.benchmarks.verilog.problems import read_benchmark
 from evaluation.benchmarks.verilog.public_set import BenchSet, bench_row, hash_problems
@@ -40,6 +43,7 @@ class ModuleSet(ProblemSet):
     """Modules with references; what these put out is recorded before anything is asked."""
 
     tops: Mapping[str, str]
+    cache: Path
 
     @property
     def needs_every_verdict(self) -> bool:
@@ -58,16 +62,27 @@ class ModuleSet(ProblemSet):
 
     def _recorded(self) -> list[Row]:
         self_test()
-        return [{**row, "ground_truth": self._record(row)} for row in self.rows]
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            truths = list(pool.map(self._record, self.rows))
+        return [
+            {**row, "ground_truth": truth} for row, truth in zip(self.rows, truths, strict=True)
+        ]
 
     def _record(self, row: Row) -> str:
-        golden = record_golden(row["answer"], self.tops[row["row_id"]])
+        top, cache = self.tops[row["row_id"]], Cache(self.cache)
+        key = key_of("module", VERSION, tool_version(), row["answer"], top)
+        kept = cache.get(key)
+        if kept is not None:
+            return str(kept)
+        golden = record_golden(row["answer"], top)
         if isinstance(golden, Unusable):
             raise UserError(
                 f"problem {row['row_id']} of {self.benchmark.name}: its reference makes no task "
                 f"({golden.reason} {golden.detail}): mend or remove it"
             )
-        return golden.ground_truth("", "")
+        truth = golden.ground_truth("", "")
+        cache.put(key, truth)
+        return truth
 
 
 def read_local_set(
@@ -88,7 +103,7 @@ def read_local_set(
     if not tool_version():
         raise MissingToolError("iverilog is not installed or not on PATH: apt install iverilog")
     if kind == "modules":
-        return _modules(benchmark, lines, limit, seed)
+        return _modules(benchmark, lines, limit, seed, cache)
     return _benches(benchmark, source, lines, limit, seed, cache)
 
 
@@ -112,13 +127,17 @@ def _question(line: Mapping[str, Any], where: str) -> Row:
 
 
 def _modules(
-    benchmark: Benchmark, lines: Mapping[str, Mapping[str, Any]], limit: int | None, seed: int
+    benchmark: Benchmark,
+    lines: Mapping[str, Mapping[str, Any]],
+    limit: int | None,
+    seed: int,
+    cache: Path,
 ) -> ModuleSet:
     rows = [_row(line, line["reference"], "verilog_sim", "", "module") for line in lines.values()]
     tops = {line["id"]: the_module(line, where) for where, line in lines.items()}
     chosen = choose(rows, limit, seed)
     asked = [[r["row_id"], r["prompt_json"], r["answer"], tops[r["row_id"]]] for r in chosen]
-    return ModuleSet(benchmark, chosen, hash_json(asked), VERSION, tops)
+    return ModuleSet(benchmark, chosen, hash_json(asked), VERSION, tops, cache)
 
 
 def _benches(
