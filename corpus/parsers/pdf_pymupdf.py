@@ -24,6 +24,7 @@ from corpus.parsers import pdf_pymupdf_tables as tables
 from corpus.parsers.boxes import enclose
 from corpus.parsers.page_png import encode_page
 from corpus.parsers.page_size import fit_dpi
+from corpus.parsers.pdf_pymupdf_characters import speed_up
 from corpus.parsers.pdf_pymupdf_scans import find_tables_on_scan
 from corpus.parsers.pdf_raw import (
     Bookmark,
@@ -70,6 +71,7 @@ def load() -> Any:
     pymupdf.TOOLS.mupdf_display_errors(False)
     pymupdf.TOOLS.mupdf_display_warnings(False)
     pymupdf.no_recommend_layout()
+    speed_up(pymupdf)
     return pymupdf
 
 

@@ -44,8 +44,11 @@ def find_tables(
     if not tabular and not may_hold_grid(drawings):
         return FoundTables(())
     # Before the search, which rewrites a rotated page.
-    words, rules = _words(page), _rules(page, drawings)
+    seen = (_words(page), _rules(page, drawings)) if page.rotation else None
     found = find_with_layout(page) if tabular else _find_ruled(page, mode)
+    if not found.tables:
+        return found
+    words, rules = seen or (_words(page), _rules(page, drawings))
     return found._replace(tables=tuple(_mended(table, words, rules) for table in found.tables))
 
 

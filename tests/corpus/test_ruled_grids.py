@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus.parsers.pdf_pymupdf import load
+from corpus.parsers.pdf_pymupdf_characters import KNOWN_RELEASES
 from corpus.parsers.pdf_pymupdf_tables import _find_ruled
 from corpus.parsers.ruled_grids import may_hold_grid
 
@@ -101,3 +103,30 @@ def test_no_ruled_table_of_real_pages_is_missed(shared_data: Path) -> None:
                 seen += 1
                 assert not _find_ruled(page, "fast").tables, f"{path.name}, page {page.number + 1}"
     assert seen > 5
+
+
+def test_the_faster_characters_are_the_originals(shared_data: Path) -> None:
+    from pymupdf import table
+
+    library = load()
+    assert pymupdf.VersionBind in KNOWN_RELEASES, "compare with the new release, then add it"
+    ours = table.make_chars
+    assert library is pymupdf and ours.original is not ours
+    for path in sorted((shared_data / "tables").rglob("*.pdf"))[::6]:
+        with pymupdf.open(path) as document:
+            for page in list(document)[:2]:
+                both = []
+                for make_chars in (ours.original, ours):
+                    table._CHARS_VAR.set([])
+                    make_chars(page)
+                    both.append(list(table.CHARS))
+                assert [list(char) for char in both[0]] == [list(char) for char in both[1]]
+                for theirs, own in zip(*both, strict=True):
+                    assert {**own, **_flipped(theirs)} == theirs
+                    for name, value in _flipped(own).items():
+                        assert value == pytest.approx(theirs[name], abs=1e-3)
+
+
+def _flipped(char: dict[str, Any]) -> dict[str, Any]:
+    """What is computed in 32 bits there."""
+    return {"y0": char["y0"], "y1": char["y1"], "matrix": char["matrix"]}
