@@ -11,7 +11,7 @@ round differently. Not covered: models on more than one device.
 
 from __future__ import annotations
 
-import functools
+import gc
 import importlib.util
 import json
 import os
@@ -46,13 +46,31 @@ def best_dtype() -> str:
     return "bfloat16" if "avx512_bf16" in flags or "amx_bf16" in flags else "float32"
 
 
-@functools.lru_cache(maxsize=1)
-def load(folder: Path, dtype: str, threads: int = 0) -> Loaded:
-    """Read a model folder. The last one stays in memory, because its benchmarks follow each other.
+_in_memory: dict[tuple[object, ...], Any] = {}
 
-    `threads` 0 takes all cores.
-    Raises `UserError` when the folder holds no model that can be read.
+
+def _keep_one(key: tuple[object, ...], start: Callable[[], Any]) -> Any:
+    """The model of `key`. The last one stays, because its benchmarks follow each other.
+
+    It goes before another one comes: there may be room for one only.
     """
+    if key not in _in_memory:
+        _in_memory.clear()
+        gc.collect()
+        _in_memory[key] = start()
+    return _in_memory[key]
+
+
+def load(folder: Path, dtype: str, threads: int = 0) -> Loaded:
+    """Read a model folder, or the one in memory. `threads` 0 takes all cores.
+
+    Raises `UserError` when the folder holds no model that can be read, or lacks weights.
+    """
+    loaded: Loaded = _keep_one((folder, dtype, threads), lambda: _read(folder, dtype, threads))
+    return loaded
+
+
+def _read(folder: Path, dtype: str, threads: int) -> Loaded:
     import torch
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -60,11 +78,19 @@ def load(folder: Path, dtype: str, threads: int = 0) -> Loaded:
     torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        model = AutoModelForCausalLM.from_pretrained(
-            folder, local_files_only=True, dtype=getattr(torch, dtype), use_safetensors=True
+        model, found = AutoModelForCausalLM.from_pretrained(
+            folder,
+            local_files_only=True,
+            dtype=getattr(torch, dtype),
+            use_safetensors=True,
+            output_loading_info=True,
         )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{folder} is not a readable Hugging Face model folder: {error}") from error
+    # transformers makes up what is not in the files, at random.
+    missing = sorted(map(str, [*found["missing_keys"], *found["mismatched_keys"]]))
+    if missing:
+        raise UserError(f"{folder} lacks {len(missing)} of the model's weights, e.g. {missing[0]}")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return Loaded(model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), tokenizer)
@@ -153,14 +179,12 @@ def require_vllm() -> None:
 def journaled_vllm(folder: Path, dtype: str, drawing: Drawing) -> Any:
     """The model folder in vLLM as an `LM`. Raises `MissingToolError` without vLLM."""
     require_vllm()
-    model = _start_vllm(folder, dtype)
+    model = _keep_one((folder, dtype, "vllm"), lambda: _start_vllm(folder, dtype))
     model.drawing = drawing
     return model
 
 
-@functools.lru_cache(maxsize=1)
 def _start_vllm(folder: Path, dtype: str) -> Any:
-    """Starting it takes minutes; the last one stays, because its benchmarks follow each other."""
     from lm_eval.models.vllm_causallms import VLLM
 
     class JournaledVllm(Journaled, VLLM):  # type: ignore[misc]

@@ -23,6 +23,7 @@ from evaluation.benchmarks.problem_set import HarnessTasks, ProblemSet
 from evaluation.benchmarks.tasks import Sampling
 from evaluation.endpoint import Calling
 from evaluation.journal import Journal
+from evaluation.kept_answers import kept_answers
 from evaluation.models import ScoredModel
 from workspace import publish
 from workspace.errors import TransientError
@@ -73,7 +74,11 @@ def run_shard(
     started = time.monotonic()
     tasks = problems.tasks(folder, sampling)
     _quieten()
-    lm = _open_model(model, journal, sampling, running, advance)
+    if model.endpoint is None and len(journal.answers) == problems.requests(sampling.samples):
+        lm = kept_answers(journal)
+        advance(len(journal.answers))
+    else:
+        lm = _open_model(model, journal, sampling, running, advance)
     results = _evaluate(lm, tasks, chat=sampling.chat)
     answers = problems.graded(results)
     if problems.needs_every_verdict:

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from lm_eval.api.instance import Instance
 from lm_eval.models.api_models import JsonChatStr
+from safetensors.torch import load_file, save_file
 from scoring_inputs import make_row, publish_rows
 
 from evaluation import models
@@ -248,6 +249,16 @@ def test_weights_that_cannot_be_read_are_named(workspace: Workspace, tiny_model:
     (broken / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(UserError, match=r"broken is not a readable Hugging Face model"):
         run_score(config_of(workspace, "", models=(f"m={broken}",)))
+
+
+def test_weights_that_are_missing_are_not_made_up(workspace: Workspace, tiny_model: Path) -> None:
+    partial = workspace.root / "partial"
+    shutil.copytree(tiny_model, partial)
+    tensors = load_file(partial / "model.safetensors")
+    tensors.pop("model.layers.1.mlp.up_proj.weight")
+    save_file(tensors, partial / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"lacks 1 of the model's weights.*up_proj"):
+        run_score(config_of(workspace, "", models=(f"m={partial}",)))
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,26 @@ def test_a_killed_run_goes_on_to_the_same_answers(
             assert score["value"] == pytest.approx(aggregate[metric]), "lm-eval's own mean"
 
 
+def test_grading_again_needs_no_weights(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(workspace)
+    first = run_score(config)
+
+    def loaded(*_: object) -> None:
+        raise AssertionError("the model is opened")
+
+    monkeypatch.setattr(generation, "load", loaded)
+    monkeypatch.setattr("evaluation.verifiers.verilog.tool_version", lambda: "Icarus Verilog 12.9")
+    second = run_score(config)
+    assert second.directory != first.directory
+    samples = [
+        pq.read_table(result.directory / "samples.parquet").to_pylist()
+        for result in (first, second)
+    ]
+    assert samples[0] == samples[1]
+
+
 def test_samples_of_one_problem_differ(workspace: Workspace) -> None:
     """Each repeat has a seed of its own; one seed for all would make pass@k equal pass@1."""
     config = config_of(workspace, benchmarks=("rtl_completion",), temperature=1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -38,6 +39,10 @@ from workspace.paths import Workspace
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "workspace"))
 from chat_server import Answer, completion, serve
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("iverilog") is None, reason="iverilog is not installed"
+)
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 V2 = "verilog_eval_v2_code_complete"
@@ -445,7 +450,6 @@ def test_every_public_benchmark_is_read_in_upstreams_layout(
 
 def test_designs_in_folders_by_category_are_found(shared_data: Path, tmp_path: Path) -> None:
     """RTLLM v2.0's layout, with designs of v1.1."""
-    import shutil
 
     for place in ("Arithmetic/Adder/adder_8bit", "Control/Counter/counter_12"):
         shutil.copytree(shared_data / "rtllm_v1.1" / Path(place).name, tmp_path / place)
