@@ -250,10 +250,12 @@ def _inputs(
         inputs[f"grader {found.benchmark.name}"] = found.grader_version
     if problems.dataset_key:
         inputs["dataset"] = problems.dataset_key
+    libraries = ["lm-eval"]
     if any(model.path for model in scored):
         inputs["dtype"] = generation.best_dtype() if config.dtype == "auto" else config.dtype
+        libraries += ["transformers", "torch"]
     inputs["simulator"] = verilog.tool_version()
-    return inputs | {name: library_version(name) for name in ("lm-eval", "transformers", "torch")}
+    return inputs | {name: library_version(name) for name in libraries}
 
 
 def process(config: ScoreConfig, shard: Shard, progress: Progress = quiet) -> ShardReport:

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.skipif(
     shutil.which("iverilog") is None, reason="iverilog is not installed"
 )
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "problems"
 WRONG = COUNTER.replace("q + 4'd1", "q + 4'd2")
 BENCH = """module check;
   reg clk = 0, rst = 1, en = 1; wire [3:0] q; integer wrong = 0;
@@ -102,6 +103,15 @@ def test_a_test_bench_of_your_own_judges(tmp_path: Path) -> None:
     assert found["scores"]["m"]["pass@1"]["value"] == pytest.approx(1 / 3)
     assert found["outcomes"]["m"]["pass"] == 2
     assert "official_pass@1" not in found["scores"]["m"]
+
+
+@pytest.mark.parametrize("kind", ["questions", "modules", "benches"])
+def test_the_references_of_every_shipped_example_are_right(tmp_path: Path, kind: str) -> None:
+    source = EXAMPLES / f"{kind}.jsonl"
+    lines = [json.loads(line) for line in source.read_text().splitlines()]
+    answers = {line["prompt"]: line.get("reference") or line["answer"] for line in lines}
+    found = score(tmp_path, source, answers)
+    assert found["scores"]["m"][found["metric"]]["value"] == 1
 
 
 @pytest.mark.parametrize(
@@ -270,6 +280,49 @@ def test_a_group_is_one_benchmark_and_a_limit_chooses_documents(
     assert len(whole) == 10
     assert len(chosen) == 4
     assert chosen.items() <= whole.items(), "the same verdict on the same document"
+
+
+def test_a_task_of_lm_eval_that_generates_can_be_asked_of_an_endpoint(tmp_path: Path) -> None:
+    """Its own stop, filter and metric: the last number of the text counts."""
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    write_lines(folder / "d.jsonl", [{"q": f"{a} plus 1", "a": str(a + 1)} for a in range(4)])
+    task = {
+        "task": "spoken",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(folder / "d.jsonl")},
+                           "cache_dir": str(folder / "cache")},
+        "test_split": "test",
+        "output_type": "generate_until",
+        "doc_to_text": "{{q}}",
+        "doc_to_target": "{{a}}",
+        "generation_kwargs": {"until": ["STOP"], "do_sample": False, "max_gen_toks": 9},
+        "filter_list": [{"name": "last", "filter": [
+            {"function": "regex", "regex_pattern": r"(\d+)", "group_select": -1},
+            {"function": "take_first"},
+        ]}],
+        "metric_list": [{"metric": "exact_match", "aggregation": "mean",
+                         "higher_is_better": True}],
+    }  # fmt: skip
+    (folder / "spoken.yaml").write_text(yaml.safe_dump(task))
+
+    def canned(body: dict[str, Any], number: int) -> Answer:
+        first = int(body["messages"][-1]["content"].split()[0])
+        return completion(f"{first} and 1 make {first + (1 if first != 2 else 5)}.")
+
+    with serve(canned) as server:
+        result = run_score(
+            ScoreConfig(
+                workspace=tmp_path / "ws", models=(f"m={server.url}#m",),
+                benchmarks=(f"spoken={folder}",),
+            )
+        )  # fmt: skip
+        assert {tuple(body["stop"]) for body in server.requests} == {("STOP",)}
+        assert {body["max_tokens"] for body in server.requests} == {9}
+    [found] = json.loads((result.directory / "results.json").read_text())["benchmarks"]
+    assert found["scores"]["m"]["exact_match"]["value"] == pytest.approx(3 / 4)
+    rows = pq.read_table(result.directory / "samples.parquet").to_pylist()
+    assert {row["row_id"]: row["answer"] for row in rows}["spoken/2"] == "7"
 
 
 def test_an_endpoint_is_not_asked_for_log_likelihoods(tmp_path: Path, task_folder: Path) -> None:
