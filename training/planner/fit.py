@@ -87,14 +87,16 @@ def main() -> int:
     if not fitted(runs):
         print("the table has no run with a throughput", file=sys.stderr)
         return 1
-    constants = fit(runs)
+    used = fitted(runs)
+    constants = fit(used)
     values = constants.model_dump()
     values["stack_speed"] = dict(sorted(values["stack_speed"].items()))
     text = yaml.safe_dump(
         {
             "version": 1,
             "fitted": now(),
-            "runs": dict(sorted(Counter(run.source for run in fitted(runs)).items())),
+            "runs": dict(sorted(Counter(run.source for run in used).items())),
+            "sources": sorted({run.url for run in used if run.url}),
             "constants": _rounded(values),
         },
         sort_keys=False,

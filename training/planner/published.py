@@ -42,7 +42,7 @@ COLUMNS: Final = (
     "tp", "pp", "dp", "cp", "zero_stage_or_fsdp", "precision", "activation_ckpt",
     "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "peak_mem_gib",
 )  # fmt: skip
-_OPTIONAL: Final = ("nodes", "interconnect", "ep", "vp", "stage", "notes")
+_OPTIONAL: Final = ("nodes", "interconnect", "ep", "vp", "stage", "notes", "url")
 _LARGEST_FILE_BYTES: Final = 64 << 20
 _LARGEST: Final = 1e15
 _SHARDING: Final[tuple[tuple[str, Sharding], ...]] = (
@@ -114,6 +114,7 @@ class Run:
     machine: Machine
     tokens_per_second_per_gpu: float | None
     peak_gib: float | None
+    url: str = ""
     assumed: tuple[str, ...] = ()
 
     @property
@@ -191,6 +192,7 @@ def _run(line: int, row: dict[str, str], constants: Calibration) -> Run:
         machine=machine,
         tokens_per_second_per_gpu=_throughput(row, shape, job, gpu),
         peak_gib=_number(row, "peak_mem_gib"),
+        url=row["url"],
     )
     if run.tokens_per_second_per_gpu is None and run.peak_gib is None:
         raise _RowError("it has neither a throughput nor a peak memory")

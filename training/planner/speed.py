@@ -323,9 +323,12 @@ class _Model:
             if shards < replicas:
                 moved += 2.0 * gather(4.0 * local * trained / shards, replicas // shards)
         else:
-            moved = gather((4.0 + _BF16) * local * trained, replicas)
+            # ZeRO-2 cannot keep whole gradients until the last micro-batch.
+            times = self.count if layout.sharding == "zero2" else 1.0
+            moved = times * gather(4.0 * local * trained, replicas)
+            moved += gather(_BF16 * local * trained, replicas)
         hidden = min(self.constants.data_overlap * moved, 0.9 * busy)
-        if layout.sharding != "zero3":
+        if layout.sharding in ("none", "zero1"):
             # Only the last micro-batch's backward pass can hide it.
             hidden = min(hidden, 0.6 * busy / self.count)
         return moved - hidden
