@@ -67,6 +67,10 @@ class PlanConfig(GpuGroup):
     attention: AttentionKernel | None = setting(
         None, position=20, description="attention kernel (none: the GPU's usual one)"
     )
+    fused: bool = setting(True, position=20, description="kernels are compiled or fused by hand")
+    async_tensor: bool = setting(
+        False, position=20, description="products pipelined with tensor-parallel transfers"
+    )
     software: str = setting(
         "", position=21, description="trainer whose measured speed applies (empty: an average one)"
     )
@@ -103,6 +107,8 @@ def job_of(config: PlanConfig) -> Job:
         lora_rank=config.lora_rank,
         attention=config.attention,
         loss=config.loss,
+        fused=config.fused,
+        async_tensor=config.async_tensor,
         stack=config.software,
     )
 

@@ -23,6 +23,7 @@ import numpy as np
 import yaml
 
 from training.planner.calibration import FILE, Calibration
+from training.planner.memory import peak_memory
 from training.planner.published import Run, read_runs
 from training.planner.speed import estimate
 from workspace import publish
@@ -31,6 +32,7 @@ from workspace.manifest import now
 
 STACK_SPREAD: Final = 0.12  # of the logarithm of a stack's speed
 NOISE: Final = 0.08  # of the logarithm of a run's speed, seen in repeated runs
+UNDER: Final = 0.04  # of a measured peak that an estimate may fall short by
 _STEP: Final = 1e-3
 
 
@@ -66,7 +68,10 @@ PRIORS: Final = (
     Prior("fabric", 0.3),
     Prior("congestion", 0.5),
     Prior("hop_seconds", 0.5, is_share=False),
-    Prior("tensor_overlap", 0.6),
+    Prior("fused", 0.5),
+    Prior("eager", 0.5),
+    Prior("tensor_overlap", 0.5),
+    Prior("tensor_overlap_async", 0.5),
     Prior("data_overlap", 0.6),
     Prior("expert_overlap", 0.6),
     Prior("publish_seconds", 0.5, is_share=False),
@@ -88,7 +93,7 @@ def main() -> int:
         print("the table has no run with a throughput", file=sys.stderr)
         return 1
     used = fitted(runs)
-    constants = fit(used)
+    constants = fit(runs)
     values = constants.model_dump()
     values["stack_speed"] = dict(sorted(values["stack_speed"].items()))
     text = yaml.safe_dump(
@@ -129,7 +134,19 @@ def fit(runs: Sequence[Run], start: Calibration | None = None) -> Calibration:
         ftol=1e-4,
     )
     constants = problem.constants(found.x)
-    return constants.model_copy(update={"stack_speed": problem.stacks(found.x)})
+    update = {"stack_speed": problem.stacks(found.x), "memory_margin": _margin(runs, base)}
+    return constants.model_copy(update=update)
+
+
+def _margin(runs: Sequence[Run], base: Calibration) -> float:
+    """What the estimate of memory needs to be multiplied with so as to be hardly ever under."""
+    plain = base.model_copy(update={"memory_margin": 1.0})
+    missing = [
+        run.peak_gib / peak_memory(run.shape, run.job, run.layout, plain).total
+        for run in runs
+        if run.peak_gib
+    ]
+    return max([1.0, *(share * (1 - UNDER) for share in missing)])
 
 
 class _Problem:

@@ -113,7 +113,7 @@ def _mixed(shape: ModelShape, job: Job, parts: Sequence[PartPlan], link: float) 
     head += f"every step waits for {slowest.gpu.name}"
     plan = plan_layouts(shape, job, common, load(), tensor_link_gbytes=link)
     if not plan.candidates:
-        return f"{head}, and nothing fits {common.memory_gib:g} GiB"
+        return f"{head}; and {plan.nothing_fits}"
     rate = plan.best.speed.tokens_per_second
     best = parts[0].plan
     if not best.candidates:

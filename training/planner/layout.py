@@ -32,6 +32,8 @@ class Job:
     lora_rank: int = 16
     attention: AttentionKernel | None = None  # None: the GPU's usual one
     loss: Loss = "whole"
+    fused: bool = False  # torch.compile, Transformer Engine: fewer passes over activations
+    async_tensor: bool = False  # products pipelined with tensor-parallel transfers
     publishes_weights: bool = False  # a step ends with 16-bit weights written for an engine
     stack: str = ""  # software whose measured efficiency applies; empty: the average one
 

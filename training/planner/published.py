@@ -12,6 +12,7 @@ optimizer that fit the GPU's memory.
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 from collections.abc import Iterator
@@ -45,6 +46,7 @@ COLUMNS: Final = (
 _OPTIONAL: Final = ("nodes", "interconnect", "ep", "vp", "stage", "notes", "url")
 _LARGEST_FILE_BYTES: Final = 64 << 20
 _LARGEST: Final = 1e15
+_USUAL_VOCAB: Final = 51_200
 _SHARDING: Final[tuple[tuple[str, Sharding], ...]] = (
     (r"full.?shard|zero-?3|^fsdp2?$|hsdp", "zero3"),
     (r"shard.?grad|zero-?2|grads sharded", "zero2"),
@@ -66,6 +68,7 @@ class _Habits(NamedTuple):
     attention: AttentionKernel | None = None
     checkpointing: Checkpointing = "none"
     loss: Loss = "whole"
+    fused: bool = False  # kernels, and products pipelined with transfers
     recomputes_all: bool = True  # rather than the cheap parts alone, where memory is short
     interleaved: bool = False  # pipelines run in pieces of two layers or more
 
@@ -75,7 +78,7 @@ _HABITS: Final = {
     "megatron": _Habits(
         attention="flash3", recomputes_all=False
     ),  # cuDNN through Transformer Engine
-    "llama3": _Habits(attention="flash3", recomputes_all=False, interleaved=True),
+    "llama3": _Habits(attention="flash3", fused=True, recomputes_all=False, interleaved=True),
     "llm-foundry": _Habits(attention="triton", loss="fused"),
     "nemo": _Habits(attention="flash3"),
     "torchtitan": _Habits(checkpointing="selective"),
@@ -152,12 +155,12 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     try:
         if path.stat().st_size > _LARGEST_FILE_BYTES:
             raise UserError(f"{path} is larger than 64 MiB: not a table of runs")
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 text: {error}") from error
-    reader = csv.DictReader(text.splitlines(keepends=True), strict=True)
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
         header = reader.fieldnames or []
         missing = [name for name in COLUMNS if name not in header]
@@ -257,7 +260,7 @@ def usual_shape(name: str, parameters: float) -> ModelShape:
     From N = 12 · layers · hidden² (the 175 B model has 96 layers of 12,288).
     """
     hidden = max(128, 128 * round((parameters * 128 / 12) ** (1 / 3) / 128))
-    layers = max(1, round(parameters / (12 * hidden**2)))
+    layers = max(1, round((parameters - _USUAL_VOCAB * hidden) / (12 * hidden**2)))
     if layers > 2000 or hidden > 1 << 17:
         raise _RowError(f"{parameters:.3g} parameters are more than any dense model has")
     return ModelShape(
@@ -268,7 +271,7 @@ def usual_shape(name: str, parameters: float) -> ModelShape:
         kv_heads=hidden // 128,
         head_dim=128,
         ffn=4 * hidden,
-        vocab=51200,
+        vocab=_USUAL_VOCAB,
         gated=False,
         tied=True,
     )
@@ -339,6 +342,9 @@ def _job(row: dict[str, str], layout: Layout, assumed: list[str]) -> tuple[Job, 
         if stage.startswith("rl") or "chunked" in row["notes"].lower()
         else _habits(row["source"]).loss,
         stack=row["source"].lower(),
+        fused=_habits(row["source"]).fused or "compile" in row["notes"].lower(),
+        async_tensor=_habits(row["source"]).fused
+        or re.search(r"(?i)async.?tp", row["notes"]) is not None,
         # The engine that samples answers gets the new weights after each step.
         publishes_weights=stage.startswith("rl"),
     )

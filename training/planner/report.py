@@ -91,7 +91,10 @@ def _print_part(console: Console, part: PartPlan, tokens: float, shown: int) -> 
             f"{hours:,.1f}",
             "" if price is None else f"{hours * machine.gpus * price:,.0f}",
         )
-    console.print(table)
+    if plan.candidates:
+        console.print(table)
+    else:
+        console.print(f"{title}: {plan.nothing_fits}")
     _print_lost(console, plan.lost, shown)
     _print_scaling(console, part)
 

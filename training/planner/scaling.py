@@ -46,7 +46,7 @@ def scaling_table(
         smaller = machine.with_nodes(nodes)
         plan = plan_layouts(shape, job, smaller, constants, tensor_link_gbytes=tensor_link_gbytes)
         if not plan.candidates:
-            why = plan.lost[0].detail if plan.lost else "the batch cannot be divided"
+            why = plan.lost[0].detail
             rows.append(ScalingRow(nodes, None, 0.0, 0.0, float("inf"), None, why))
             continue
         best = plan.best

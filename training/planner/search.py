@@ -25,7 +25,7 @@ from training.planner.speed import Speed, estimate
 from workspace.errors import UserError
 
 TENSOR_LINK_GBYTES: Final = 100.0  # NVLink has 300 and more, PCIe 5 about 60, a port 50
-_TIE: Final = 0.02  # of the step's time
+_TIE: Final = 0.04  # of the step's time: what the estimates are off by
 _LONGEST_WITHOUT_CP: Final = 16_384
 _PLAIN: Final[tuple[Sharding, ...]] = ("none", "zero1", "zero2", "zero3")
 _CHECKPOINTING: Final[tuple[Checkpointing, ...]] = ("none", "selective", "full")
@@ -60,16 +60,18 @@ class LayoutPlan(NamedTuple):
     def best(self) -> Candidate:
         """The fastest. Raises `UserError` with the nearest miss when nothing fits."""
         if not self.candidates:
-            raise UserError(self._nothing_fits())
+            raise UserError(self.nothing_fits)
         return self.candidates[0]
 
-    def _nothing_fits(self) -> str:
+    @property
+    def nothing_fits(self) -> str:
+        """What is missing where there is no candidate."""
         machine = self.machine
         where = f"{machine.gpus} x {machine.gpu.name} ({machine.memory_gib:g} GiB)"
         near = next((lost for lost in self.lost if lost.why == "too_large"), None)
         if near is None:
-            reasons = "; ".join(dict.fromkeys(lost.detail for lost in self.lost[:3]))
-            return f"no layout on {where}: {reasons or 'the batch cannot be divided'}"
+            reasons = "; ".join(list(dict.fromkeys(lost.detail for lost in self.lost))[:3])
+            return f"no layout can be laid on {where}: {reasons}"
         return (
             f"no layout fits {where}; the nearest is {near.layout.label}: {near.detail}. More "
             "nodes, larger GPUs, a shorter sequence, LoRA or QLoRA would help"

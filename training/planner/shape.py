@@ -176,14 +176,14 @@ class ModelShape(StageConfig):
         """Weights that one token is multiplied with: no embedding lookup, one output layer."""
         return self.active_layer_parameters + self.embedding_parameters
 
-    def model_flops_per_token(self, seq_len: int) -> float:
+    def model_flops_per_token(self, seq_len: int, *, frozen: bool = False) -> float:
         """FLOPs of forward and backward by PaLM's appendix B (arXiv 2204.02311): 6N + 12·L·H·Q·T.
 
         N are the active weights; attention is counted without the causal mask, recomputation not
-        at all.
+        at all. Frozen weights (LoRA) need no gradients: 4N.
         """
         attention = 12 * self.layers * self.query_width * seq_len
-        return 6.0 * self.active_parameters + attention
+        return (4.0 if frozen else 6.0) * self.active_parameters + attention
 
 
 @cache

@@ -103,10 +103,13 @@ class _Model:
         sharded = self._sharding_transfers(busy)
         optimizer = self._optimizer()
         jitter = 1.0 + self.constants.jitter * math.log2(max(1, self.machine.nodes))
-        seconds = (busy + pipe + sharded) * jitter / self.stack + optimizer
+        idle = 1.0 if self.job.fused else 1.0 + self.constants.eager
+        seconds = (busy + pipe + sharded) * jitter * idle / self.stack + optimizer
         tokens = self.job.tokens_per_step / seconds
         gpus = layout.gpus
-        flops = shape.model_flops_per_token(self.job.seq_len) * tokens
+        flops = tokens * shape.model_flops_per_token(
+            self.job.seq_len, frozen=self.job.method != "full"
+        )
         compute = self.count * stage_layers
         return Speed(
             seconds=seconds,
@@ -175,6 +178,10 @@ class _Model:
         products *= passes
         if self.job.method != "full":
             products *= 1.0 + 3.0 * self._adapter_share()
+        if self.job.method == "qlora":
+            # Read in 4 bits, written and read in 16, in every pass.
+            held = shape.layer_parameters / shape.layers / tp
+            products += passes * 4.5 * held / self._memory_rate()
         half = 0.5 * 4.0 * tokens * self.job.seq_len
         scores = half * shape.query_width / tp
         attention = scores * attention_passes / self._attention_rate()
@@ -186,7 +193,8 @@ class _Model:
             streams += 4.0 * (outputs + shape.hidden)
         quantised = 1.3 if speed > 1.0 else 1.0  # casts and scales
         moved = _BF16 * streams * tokens / tp * passes * quantised
-        elementwise = self.constants.elementwise * moved / self._memory_rate()
+        traffic = self.constants.elementwise * (self.constants.fused if self.job.fused else 1.0)
+        elementwise = traffic * moved / self._memory_rate()
         if self.layout.checkpointing == "offload":
             elementwise += 0.02 * (products + attention)
         return _Pass(products, attention, elementwise)
@@ -271,7 +279,11 @@ class _Model:
             return 0.0
         again = 1.5 if self.layout.checkpointing in ("full", "offload") else 1.0
         one = self._ring(_BF16 * self.tokens * self.shape.hidden, tp, 1)
-        return 8.0 * again * one * (1.0 - self.constants.tensor_overlap)
+        constants = self.constants
+        hidden = constants.tensor_overlap
+        if self.job.async_tensor:
+            hidden = constants.tensor_overlap_async
+        return 8.0 * again * one * (1.0 - hidden)
 
     def _context_transfers(self, layer: _Pass) -> float:
         """Keys and values around the ring, hidden behind attention where that is longer."""
