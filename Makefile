@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 WORKSPACE ?= demo/workspace
 
-APT_TOOLS := iverilog bubblewrap
+APT_TOOLS := iverilog bubblewrap yosys
 APT_OCR := tesseract-ocr tesseract-ocr-osd
 APT_DOCS := yosys-doc ngspice-doc
 APT_SLURM := slurmctld slurmd slurm-client munge

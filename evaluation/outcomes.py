@@ -42,4 +42,5 @@ def outcome_group(outcome: str) -> str:
         "rejected": "refused by the gate",
         "limit": "ran into a limit",
         "infra": "no verdict",
+        "undecided": "no verdict",
     }.get(outcome.partition(":")[0], "no answer in the form asked")

@@ -13,6 +13,7 @@
 | json_schema | `{"schema": {...}}` | `json_schema` |
 | table_program | `{"columns": [...], "rows": [[...]], "program": "SELECT ..."}` | `table_program` |
 | verilog_sim | `Golden.ground_truth()` of `verilog` | `verilog` |
+| verilog_equiv | `record_equivalence()` of `verilog_equivalence` | `verilog_equivalence` |
 
 How the final answer is found in a text: `extraction`. Every kind ends within bounded time on any
 answer. To add one: a module with `verify(ground_truth, answer)` and a line in `KINDS`.
@@ -34,6 +35,7 @@ from evaluation.verifiers import (
     regex,
     table_program,
     verilog,
+    verilog_equivalence,
 )
 from evaluation.verifiers.verdict import Verdict
 from workspace.errors import UserError
@@ -51,6 +53,7 @@ KINDS: Mapping[str, Callable[[str, str], Verdict]] = MappingProxyType(
         "json_schema": json_schema.verify,
         "table_program": table_program.verify,
         "verilog_sim": verilog.verify,
+        "verilog_equiv": verilog_equivalence.verify,
     }
 )
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import select
 import shutil
 import signal
@@ -84,11 +85,18 @@ def _works(candidate: Level) -> bool:
 
 
 def wrap(
-    chosen: Level, folder: Path, command: Sequence[str], limits: Limits, tool: str = ""
+    chosen: Level,
+    folder: Path,
+    command: Sequence[str],
+    limits: Limits,
+    tool: str = "",
+    *,
+    proc: bool = False,
 ) -> list[str]:
     """`command` as it is started at level `chosen`, with `folder` as its working folder.
 
     `tool` is the program whose installation must be seen inside, by default the command's own.
+    `proc` shows a /proc of the sandbox's own processes, for programs that look themselves up.
     """
     if chosen == "none":
         return list(command)
@@ -111,6 +119,7 @@ def wrap(
         "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
         "--uid", "65534", "--gid", "65534", "--clearenv", "--setenv", "PATH", _search_path(tool),
         "--ro-bind", "/usr", "/usr", *_system_links(), *_tool_prefix(tool), "--dev", "/dev",
+        *(["--proc", "/proc"] if proc else []),
         "--size", str(64 << 20), "--tmpfs", "/tmp",  # noqa: S108 (its own /tmp)
         *bind, "--chdir", inside, "--", *command,
     ]  # fmt: skip
@@ -145,7 +154,9 @@ def _search_path(tool: str) -> str:
     return ":".join([*folder, "/usr/local/bin", "/usr/bin", "/bin"])
 
 
-def run(folder: Path, command: Sequence[str], limits: Limits, *, tool: str = "") -> Finished:
+def run(
+    folder: Path, command: Sequence[str], limits: Limits, *, tool: str = "", proc: bool = False
+) -> Finished:
     """Run `command` in `folder` at this process's level and wait for its end.
 
     `command[0]`, and `tool` when it starts another one, must be installed (`MissingToolError`
@@ -157,7 +168,7 @@ def run(folder: Path, command: Sequence[str], limits: Limits, *, tool: str = "")
     out, err = folder / ".stdout", folder / ".stderr"
     with out.open("wb") as out_stream, err.open("wb") as err_stream:
         child = subprocess.Popen(
-            wrap(level(), folder, command, limits, tool),
+            wrap(level(), folder, command, limits, tool, proc=proc),
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=out_stream,
@@ -170,6 +181,19 @@ def run(folder: Path, command: Sequence[str], limits: Limits, *, tool: str = "")
     full = max(out.stat().st_size, err.stat().st_size) >= limits.output_bytes
     limit = "wall" if overdue else _limit_hit(code, cpu_s, stderr, full, limits)
     return Finished(code, limit, stdout, stderr, cpu_s)
+
+
+def version_of(command: Sequence[str], pattern: str) -> str:
+    """What the group of `pattern` finds at the start of what `command` says; "" when it is absent.
+
+    Not in the sandbox: the tool itself is trusted.
+    """
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError:
+        return ""
+    match = re.match(pattern, said.stdout)
+    return match.group(1) if match else ""
 
 
 def _wait(child: subprocess.Popen[bytes], wall_s: float) -> tuple[int, float, bool]:

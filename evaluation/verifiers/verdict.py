@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from typing import Final
 
 OUTPUT_CHARS: Final = 1000
+UNDECIDED: Final = "undecided"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`score` in [0, 1], or None when there is no verdict (a tool is missing or failed).
+    """`score` in [0, 1], or None when there is no verdict.
 
     `outcome` is one of: pass, mismatch, partial, no_answer, no_code, no_top, compile,
-    interface, rejected:<rule>, runtime, limit:<cpu|memory|output>, infra:<what>.
-    `infra:*` always has `score` None: it is never counted as a wrong answer.
+    interface, rejected:<rule>, runtime, limit:<cpu|memory|output>, infra:<what>, undecided.
+    `infra:*` (a fault of the machine) and undecided (a proof that did not converge) always have
+    `score` None: they are never counted as wrong answers.
     """
 
     score: float | None

@@ -10,8 +10,8 @@ import base64
 import functools
 import json
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from evaluation.verifiers import ground_truth as truths
@@ -99,6 +99,10 @@ class Golden:
         outputs = [(p.name, p.width) for p in self.ports if p.direction == "output"]
         return compare_samples(self.samples, lines, outputs)
 
+    def expect(self, samples: Iterable[Sample]) -> Golden:
+        """The same task with other samples to compare with."""
+        return replace(self, samples=tuple(samples))
+
     def ground_truth(self, before: str = "", after: str = "") -> str:
         """The JSON for a row. An answer that is no whole module is put between the two texts."""
         return json.dumps(
@@ -184,18 +188,18 @@ class Task(NamedTuple):
     after: str
 
 
-def parse_ground_truth(ground_truth: str) -> Task:
+def parse_ground_truth(ground_truth: str, kind: str = "verilog_sim") -> Task:
     """Read what `Golden.ground_truth` wrote. Raises `UserError` for anything else."""
-    truth = truths.load("verilog_sim", ground_truth)
+    truth = truths.load(kind, ground_truth)
     if truth.get("stimulus") != verilog_stimulus.VERSION:
         raise UserError(
-            f"a verilog_sim row was recorded with stimulus version {truth.get('stimulus')!r}, "
+            f"a {kind} row was recorded with stimulus version {truth.get('stimulus')!r}, "
             f"this program has {verilog_stimulus.VERSION}: build the data set again"
         )
     try:
         return Task(_read_golden(truth), str(truth["before"]), str(truth["after"]))
     except (KeyError, TypeError, ValueError, zlib.error) as error:
-        raise UserError(f"ground truth of a verilog_sim row is damaged: {error!r}") from error
+        raise UserError(f"ground truth of a {kind} row is damaged: {error!r}") from error
 
 
 def _read_golden(truth: dict[str, Any]) -> Golden:

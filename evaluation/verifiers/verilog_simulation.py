@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 import secrets
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -56,14 +55,8 @@ endmodule
 
 def simulator_version() -> str:
     """For example `Icarus Verilog 11.0`, "" when it is not installed."""
-    try:
-        said = subprocess.run(
-            ["iverilog", "-V"], capture_output=True, text=True, timeout=60, check=False
-        ).stdout
-    except FileNotFoundError:
-        return ""
-    match = re.match(r"Icarus Verilog version (\S+)", said)
-    return f"Icarus Verilog {match.group(1)}" if match else ""
+    found = sandbox.version_of(["iverilog", "-V"], r"Icarus Verilog version (\S+)")
+    return f"Icarus Verilog {found}" if found else ""
 
 
 @contextmanager
@@ -123,6 +116,10 @@ class Bench:
             return cleaned
         self._write("code.sv", cleaned)
         return None
+
+    def code(self) -> str:
+        """The code as it was gated: what is compiled."""
+        return (self.folder / "code.sv").read_text(encoding="utf-8", errors="replace")
 
     def trust(self, code: str, top: str) -> None:
         """Put `code` into the folder as it is: a reference that we did not get from a model."""

@@ -77,6 +77,11 @@ def tokens_of(code: str) -> list[Token]:
     return found
 
 
+def comments_of(code: str) -> list[tuple[int, int]]:
+    """Where the comments lie: start and end."""
+    return [match.span() for match in _TOKEN.finditer(code) if match.lastgroup == "comment"]
+
+
 def units_of(tokens: Sequence[Token]) -> list[Unit]:
     """Modules, interfaces, packages, primitives, classes and programs in order."""
     units: list[Unit] = []

@@ -210,6 +210,7 @@ def test_an_answer_that_is_too_long_is_not_read() -> None:
         ("json_schema", {"schema": {"$ref": "#/$defs/absent"}}),
         ("json_schema", {"schema": {"patternProperties": {"a": {}}}}),
         ("verilog_sim", {"top": "x"}),
+        ("verilog_equiv", {"top": "x"}),
         ("no_such_kind", {}),
     ],
 )
@@ -258,4 +259,4 @@ def test_uniqueness_is_that_of_json(values: list[object]) -> None:
 
 
 def test_every_kind_is_tested_here_or_by_what_it_runs() -> None:
-    assert set(KINDS) == {*TEXT_TRUTHS, "table_program", "verilog_sim"}
+    assert set(KINDS) == {*TEXT_TRUTHS, "table_program", "verilog_sim", "verilog_equiv"}
