@@ -115,9 +115,9 @@ def _replay(golden: Golden, gold: Bench, gate: Bench, proof: Proof) -> Verdict |
         vectors.append(packed)
     wanted = gold.play(golden.ports, vectors)
     said = gate.play(golden.ports, vectors)
-    for samples in (wanted, said):
-        if isinstance(samples, Verdict):
-            return samples if samples.score is None else None
+    if isinstance(wanted, Verdict) or isinstance(said, Verdict):
+        failed = wanted if isinstance(wanted, Verdict) else said
+        return failed if isinstance(failed, Verdict) and failed.score is None else None
     verdict = golden.expect(map(Sample.parse, wanted)).compare(said)
     return None if verdict.passed else verdict
 

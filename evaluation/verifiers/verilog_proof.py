@@ -79,7 +79,7 @@ def prove(folder: Path, gold: str, gate: str, top: str, *, depth: int = DEPTH) -
         flaw = netlists[-1].flaw()
         if flaw:
             return Proof("undecided", f"{name}: {flaw}", [])
-    return _decide(folder, *netlists, depth)
+    return _decide(folder, netlists[0], netlists[1], depth)
 
 
 def _decide(folder: Path, gold: Netlist, gate: Netlist, depth: int) -> Proof | Verdict:
