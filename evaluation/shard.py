@@ -118,6 +118,7 @@ def _quieten() -> None:
     """Progress is ours; lm-eval warns of what is on purpose (a model object, sampled answers)."""
     import datasets
     import lm_eval.api.task
+    import lm_eval.evaluator
     import transformers
 
     datasets.disable_progress_bars()
@@ -125,6 +126,8 @@ def _quieten() -> None:
     logging.getLogger("lm_eval").setLevel(logging.CRITICAL)
     # Its bar over the prompts has no switch of its own.
     lm_eval.api.task.tqdm = functools.partial(lm_eval.api.task.tqdm, disable=True)
+    # It lists the machine and all packages, 3 s a benchmark, for results that are not ours.
+    lm_eval.evaluator.add_env_info = lambda results: None
 
 
 def _evaluate(lm: Any, tasks: HarnessTasks, *, chat: bool) -> Mapping[str, Any]:
