@@ -27,7 +27,7 @@ from scoring_inputs import (
 )
 
 from evaluation import grade
-from evaluation.benchmarks.verilog import public_set, self_test
+from evaluation.benchmarks.verilog import grader, public_set, self_test
 from evaluation.problems import read_problem_sets
 from evaluation.score import ScoreConfig, plan, run_score
 from evaluation.shard import NoVerdictError
@@ -106,7 +106,7 @@ def test_canned_answers_get_exact_scores_paired_and_by_both_rules(
     assert found["scores"]["base"]["pass@1"]["value"] == pytest.approx(lucky / 6)
     assert found["comparisons"][0]["difference"] == pytest.approx(1 - lucky / 6)
     assert found["data_hash"]
-    assert found["grader_version"].startswith("3, errata ")
+    assert found["grader_version"].startswith(f"{grader.VERSION}, errata ")
     assert found["tool_versions"]["simulator"].startswith("Icarus Verilog")
     manifest = read_manifest(result.directory)
     assert manifest is not None
