@@ -17,7 +17,7 @@ from corpus import ingest
 from corpus.ingest_config import IngestConfig
 from evaluation import score
 from evaluation.published import read_summary
-from evaluation.score import ScoreConfig
+from evaluation.score_config import ScoreConfig
 from flows._published import published_run, published_stage
 from flows._scores import score_lines
 from flows._summary import Summary, stage_line, stage_places

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from evaluation import score as stage
 from evaluation.published import read_summary
-from evaluation.score import ScoreConfig
+from evaluation.score_config import ScoreConfig
 from flows._cli import main, stage_door
 from flows._scores import leaderboard_place, score_lines, score_rows
 from flows._summary import Summary, summarise_stage

@@ -9,6 +9,7 @@ from pathlib import Path
 from prefect import task
 
 from evaluation import leaderboard, score
+from evaluation.score_config import ScoreConfig
 from tasks import artifacts
 from tasks._markdown import code_cells
 from tasks._options import task_options
@@ -18,7 +19,7 @@ from workspace.progress import Advance
 from workspace.stage import Shard, ShardReport, StageResult
 
 
-def process(config: score.ScoreConfig, shard: Shard, advance: Advance) -> ShardReport:
+def process(config: ScoreConfig, shard: Shard, advance: Advance) -> ShardReport:
     """Generate and grade one model's answers to one benchmark, counting each."""
 
     @contextmanager

@@ -23,7 +23,8 @@ from evaluation import models
 from evaluation.endpoint import Calling, EndpointLostError, journaled
 from evaluation.journal import Journal
 from evaluation.models import Endpoint
-from evaluation.score import ScoreConfig, plan, run_score
+from evaluation.score import plan, run_score
+from evaluation.score_config import ScoreConfig
 from workspace.errors import UserError
 from workspace.paths import Workspace
 

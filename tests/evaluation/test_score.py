@@ -12,7 +12,8 @@ import pytest
 from scoring_inputs import COUNTER, make_row, publish_rows, write_tiny_model
 
 from evaluation import generation
-from evaluation.score import ScoreConfig, plan, process, publish, run_score
+from evaluation.score import plan, process, publish, run_score
+from evaluation.score_config import ScoreConfig
 from evaluation.verifiers.verilog import Golden, record_golden
 from workspace import registry
 from workspace.errors import MissingInputError, UserError

@@ -17,7 +17,8 @@ from scoring_inputs import COUNTER, make_row, publish_rows
 
 from evaluation import generation
 from evaluation.benchmarks.local_set.reader import read_local_set
-from evaluation.score import ScoreConfig, plan, process, run_score
+from evaluation.score import plan, process, run_score
+from evaluation.score_config import ScoreConfig
 from workspace.errors import MissingInputError, UserError
 from workspace.paths import Workspace
 

@@ -29,7 +29,8 @@ from scoring_inputs import (
 from evaluation import grade
 from evaluation.benchmarks.verilog import grader, public_set, self_test
 from evaluation.problems import read_problem_sets
-from evaluation.score import ScoreConfig, plan, run_score
+from evaluation.score import plan, run_score
+from evaluation.score_config import ScoreConfig
 from evaluation.shard import NoVerdictError
 from evaluation.verifiers import sandbox, verilog
 from evaluation.verifiers.verilog import BrokenToolchainError
@@ -47,7 +48,8 @@ pytestmark = pytest.mark.skipif(
 REPOSITORY = Path(__file__).resolve().parents[2]
 V2 = "verilog_eval_v2_code_complete"
 PROGRAM = (
-    "import sys; from evaluation.score import ScoreConfig, run_score; "
+    "import sys; from evaluation.score import run_score; "
+    "from evaluation.score_config import ScoreConfig; "
     "run_score(ScoreConfig.model_validate_json(sys.argv[1]))"
 )
 
