@@ -37,7 +37,7 @@ def test_a_bad_page_costs_that_page(tmp_path: Path) -> None:
         tmp_path / "w",
         tmp_path / "bad.pdf",
         tmp_path / "good.pdf",
-        page_timeout_s=3,
+        page_timeout_s=6,
         memory_limit_mb=1200,
     )
     documents = {row["name"]: row for row in rows(tmp_path / "w", "documents")}
