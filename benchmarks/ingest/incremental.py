@@ -141,11 +141,11 @@ def add_kill(report: Report, place: Path) -> None:
 
 
 def finished(workspace: Path) -> set[str]:
-    """Documents with a unit on disk."""
+    """Documents with a unit on disk; one on its way has a hidden name, and is the unit lost."""
     import json
 
     found: set[str] = set()
-    for marker in workspace.glob("corpus/.work/units-*/*/unit.json"):
+    for marker in workspace.glob("corpus/.work/units-*/[!.]*/unit.json"):
         try:
             found.update(json.loads(marker.read_text(encoding="utf-8")))
         except FileNotFoundError:  # a folder on its way to its name
