@@ -24,12 +24,13 @@ from evaluation.benchmarks.verilog.cache import Cache, default_folder
 from evaluation.benchmarks.verilog.errata import PATH, Errata, read_errata
 from evaluation.benchmarks.verilog.grader import VERSION
 from evaluation.benchmarks.verilog.problems import READERS, Problem, read_benchmark
+from evaluation.benchmarks.verilog.public_set import require_simulator
 from evaluation.benchmarks.verilog.run import Graded, grade_answers
 from evaluation.benchmarks.verilog.self_test import self_test
 from evaluation.benchmarks.verilog.summary import Summary
 from evaluation.verifiers import sandbox
 from evaluation.verifiers.verilog import tool_version
-from workspace.errors import DsmError, MissingToolError, UserError
+from workspace.errors import DsmError, UserError
 from workspace.progress import bar, log_lines
 
 
@@ -76,6 +77,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DsmError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        print(
+            f"error: {error.filename}: {error.strerror}. What was judged is kept: mend that and "
+            "run again",
+            file=sys.stderr,
+        )
+        return 1
     print(summaries.as_text(summary))
     return 0 if summary.complete else 1
 
@@ -92,8 +100,7 @@ def grade(options: argparse.Namespace) -> Summary:
     errata = read_errata(options.errata)
     answers = read_answers(options.answers, problems.keys())
     verdicts = Verdicts(options.out)
-    if not tool_version():
-        raise MissingToolError("iverilog is not installed or not on PATH: apt install iverilog")
+    require_simulator()
     self_test()
     known = errata.of(name, tool_version())
     graded = grade_answers(

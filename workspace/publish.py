@@ -19,15 +19,27 @@ TEMPORARY_PREFIX = ".tmp-"
 
 
 @contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an `OSError` of the block name `path`, as one of a full disk does not by itself."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
     """Yield a temporary path to write a file to; it becomes `target` when the block ends well."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.parent / f"{TEMPORARY_PREFIX}{secrets.token_hex(6)}-{target.name}"
     try:
-        yield temporary
-        fsync(temporary)
-        temporary.replace(target)
-        fsync(target.parent)
+        with naming(target):
+            yield temporary
+            fsync(temporary)
+            temporary.replace(target)
+            fsync(target.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

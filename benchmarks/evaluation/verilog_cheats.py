@@ -2,12 +2,14 @@
 
     python -m benchmarks.evaluation.verilog_cheats [--short]
 
-A mutant that passes is noted; some are equivalent to the reference. Peer of the mutants: none, the
-stimulus is upstream's, so the share is what its benches can see.
+A mutant that passes is put to yosys, which proves some of them equal to the reference; the others
+are noted with what it found. Peer of the mutants: none, the stimulus is upstream's, so the share is
+what its benches can see.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import sys
@@ -19,6 +21,7 @@ from benchmarks.measure import Report, parser, shared_data
 from evaluation.benchmarks.verilog.problems import Problem
 from evaluation.verifiers import verilog_simulation
 from evaluation.verifiers.verdict import Verdict
+from evaluation.verifiers.verilog_proof import prove
 from evaluation.verifiers.verilog_tokens import Edit, apply_edits, tokens_of
 
 # Problems whose answer is a constant, and one whose golden samples are unknown after the first.
@@ -92,9 +95,31 @@ def mutants(report: Report, scratch: Path, problems: list[Problem], each: int) -
     report.add("mutants that compile", len(judged))
     report.add("mutants killed", 100 * killed / len(judged), "%", target=">= 97")
     texts = {(task_id, sample): text for task_id, sample, text in answers}
+    by_name = {problem.task_id: problem for problem in problems}
+    equal = 0
     for key, verdict in judged.items():
-        if verdict == "pass":
-            report.notes.append(f"survives: {key[0]}: {' '.join(texts[key].split())[:300]}")
+        if verdict != "pass":
+            continue
+        found = _proof(by_name[key[0]], texts[key])
+        equal += found == "equal"
+        report.notes.append(f"survives, {found}: {key[0]}: {_changed(by_name[key[0]], texts[key])}")
+    report.add("survivors that yosys proves equal to the reference", equal,
+               f"of {len(judged) - killed}")  # fmt: skip
+    report.add("mutants killed, those left out", 100 * killed / (len(judged) - equal), "%")
+
+
+def _proof(problem: Problem, mutant: str) -> str:
+    with tempfile.TemporaryDirectory() as name:
+        found = prove(Path(name), right_answer(problem), mutant, problem.top)
+    return found.outcome if isinstance(found, Verdict) else found.result
+
+
+def _changed(problem: Problem, mutant: str) -> str:
+    """The line in which a mutant differs."""
+    pairs = itertools.zip_longest(right_answer(problem).splitlines(), mutant.splitlines())
+    return next(
+        f"{(one or '').strip()} -> {(two or '').strip()}" for one, two in pairs if one != two
+    )
 
 
 def mutants_of(code: str, most: int) -> list[str]:

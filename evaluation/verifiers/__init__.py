@@ -37,7 +37,7 @@ from evaluation.verifiers import (
     verilog,
     verilog_equivalence,
 )
-from evaluation.verifiers.verdict import Verdict
+from evaluation.verifiers.verdict import Verdict, no_verdict
 from workspace.errors import UserError
 
 VERSION: Final = "2"  # part of a score's identity: raise it when any verdict may change
@@ -66,7 +66,10 @@ def verify(kind: str, ground_truth: str, answer: str) -> Verdict:
     """
     if kind not in KINDS:
         raise UserError(f"unknown verifier {kind!r}: use one of {', '.join(sorted(KINDS))}")
-    return KINDS[kind](ground_truth, answer)
+    try:
+        return KINDS[kind](ground_truth, answer)
+    except OSError as error:
+        return no_verdict(error)
 
 
 __all__ = ["KINDS", "VERSION", "Verdict", "verify"]

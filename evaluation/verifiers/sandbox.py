@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import select
 import shutil
 import signal
@@ -118,9 +117,10 @@ def wrap(
         *bounded,
         "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
         "--uid", "65534", "--gid", "65534", "--clearenv", "--setenv", "PATH", _search_path(tool),
-        "--ro-bind", "/usr", "/usr", *_system_links(), *_tool_prefix(tool), "--dev", "/dev",
+        "--ro-bind", "/usr", "/usr", *_system_links(), "--dev", "/dev",
         *(["--proc", "/proc"] if proc else []),
         "--size", str(64 << 20), "--tmpfs", "/tmp",  # noqa: S108 (its own /tmp)
+        *_tool_prefix(tool),  # may lie below /tmp
         *bind, "--chdir", inside, "--", *command,
     ]  # fmt: skip
 
@@ -181,19 +181,6 @@ def run(
     full = max(out.stat().st_size, err.stat().st_size) >= limits.output_bytes
     limit = "wall" if overdue else _limit_hit(code, cpu_s, stderr, full, limits)
     return Finished(code, limit, stdout, stderr, cpu_s)
-
-
-def version_of(command: Sequence[str], pattern: str) -> str:
-    """What the group of `pattern` finds at the start of what `command` says; "" when it is absent.
-
-    Not in the sandbox: the tool itself is trusted.
-    """
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    except FileNotFoundError:
-        return ""
-    match = re.match(pattern, said.stdout)
-    return match.group(1) if match else ""
 
 
 def _wait(child: subprocess.Popen[bytes], wall_s: float) -> tuple[int, float, bool]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from typing import Final
 
 OUTPUT_CHARS: Final = 1000
 UNDECIDED: Final = "undecided"
+
+
+_DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -27,3 +31,10 @@ class Verdict:
     @property
     def passed(self) -> bool:
         return self.score == 1.0
+
+
+def no_verdict(error: OSError) -> Verdict:
+    """What a full disk says of an answer: nothing. Any other error goes on."""
+    if error.errno not in _DISK_FULL:
+        raise error
+    return Verdict(None, "infra:disk", f"{error.filename or 'temporary folder'}: {error.strerror}")

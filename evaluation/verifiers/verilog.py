@@ -26,6 +26,7 @@ from evaluation.verifiers import sandbox, verilog_simulation, verilog_stimulus
 from evaluation.verifiers.verdict import Verdict
 from evaluation.verifiers.verilog_answer import extract_code
 from evaluation.verifiers.verilog_golden import Golden, Sample, parse_ground_truth
+from evaluation.verifiers.verilog_simulation import Bench
 from evaluation.verifiers.verilog_stimulus import Port, Roles
 from workspace.errors import DsmError, MissingToolError
 
@@ -66,32 +67,38 @@ def record_golden(
 
     `Unusable` when it fails its own gate, does not compile, has no usable ports, is too big or
     slow, or when its outputs are all unknown or never change (a constant would pass).
-    Raises `MissingToolError` without a simulator.
+    Raises `MissingToolError` without a simulator, `OSError` when the temporary folder is full.
     """
     if not _installed():
         raise MissingToolError("iverilog and vvp are not on PATH: apt install iverilog")
     with verilog_simulation.bench(RECORD_CPU_S) as bench:
-        ports = bench.load(reference, top)
-        if isinstance(ports, Verdict):
-            return Unusable(f"reference_{ports.outcome}", ports.detail)
-        unfit = _unfit(ports)
-        if unfit is not None:
-            return unfit
-        wide = sum(p.width for p in ports if p.direction == "output")
-        steps = 4 * cycles
-        if steps * wide > MAX_SAMPLE_BITS:
-            cycles = max(MIN_CYCLES, MAX_SAMPLE_BITS // (4 * wide))
-        constants = verilog_stimulus.constants_of(reference)
-        best: Golden | Unusable = Unusable("outputs_constant")
-        for roles in _possible_roles(verilog_stimulus.guess_roles(ports)):
-            golden = Golden(top, tuple(ports), roles, seed, cycles, constants, ())
-            samples = bench.play(ports, golden.vectors())
-            if isinstance(samples, Verdict):
-                return Unusable(f"reference_{samples.outcome}", samples.detail)
-            best = _better(best, replace(golden, samples=tuple(map(Sample.parse, samples))))
-            if isinstance(best, Golden) and best.every_output_moves():
-                break
-        return best
+        found = _record(bench, reference, top, seed, cycles)
+        if isinstance(found, Unusable) and bench.disk_is_full():
+            raise verilog_simulation.disk_full()
+    return found
+
+
+def _record(bench: Bench, reference: str, top: str, seed: int, cycles: int) -> Golden | Unusable:
+    ports = bench.load(reference, top)
+    if isinstance(ports, Verdict):
+        return Unusable(f"reference_{ports.outcome}", ports.detail)
+    unfit = _unfit(ports)
+    if unfit is not None:
+        return unfit
+    wide = sum(p.width for p in ports if p.direction == "output")
+    if 4 * cycles * wide > MAX_SAMPLE_BITS:
+        cycles = max(MIN_CYCLES, MAX_SAMPLE_BITS // (4 * wide))
+    constants = verilog_stimulus.constants_of(reference)
+    best: Golden | Unusable = Unusable("outputs_constant")
+    for roles in _possible_roles(verilog_stimulus.guess_roles(ports)):
+        golden = Golden(top, tuple(ports), roles, seed, cycles, constants, ())
+        samples = bench.play(ports, golden.vectors())
+        if isinstance(samples, Verdict):
+            return Unusable(f"reference_{samples.outcome}", samples.detail)
+        best = _better(best, replace(golden, samples=tuple(map(Sample.parse, samples))))
+        if isinstance(best, Golden) and best.every_output_moves():
+            break
+    return best
 
 
 def _possible_roles(guessed: Roles) -> list[Roles]:
@@ -146,13 +153,20 @@ def _grade(golden: Golden, answer: str, before: str = "", after: str = "") -> Ve
 
 def _simulate(golden: Golden, code: str) -> Verdict:
     with verilog_simulation.bench(GRADE_CPU_S) as bench:
-        ports = bench.load(code, golden.top)
-        if isinstance(ports, Verdict):
-            return ports
-        differing = _port_difference(golden.ports, ports)
-        if differing:
-            return Verdict(0.0, "interface", differing)
-        samples = bench.play(golden.ports, golden.vectors())
+        verdict = _run(bench, golden, code)
+        if not verdict.passed and bench.disk_is_full():
+            return verilog_simulation.DISK_FULL
+    return verdict
+
+
+def _run(bench: Bench, golden: Golden, code: str) -> Verdict:
+    ports = bench.load(code, golden.top)
+    if isinstance(ports, Verdict):
+        return ports
+    differing = _port_difference(golden.ports, ports)
+    if differing:
+        return Verdict(0.0, "interface", differing)
+    samples = bench.play(golden.ports, golden.vectors())
     return samples if isinstance(samples, Verdict) else golden.compare(samples)
 
 
@@ -181,6 +195,8 @@ def self_test() -> None:
     if isinstance(golden, Unusable):
         raise BrokenToolchainError(f"{tool_version()} cannot run a counter: {golden}")
     good, bad = _grade(golden, _GOOD), _grade(golden, _BAD)
+    if "infra:disk" in (good.outcome, bad.outcome):
+        raise verilog_simulation.disk_full()
     if not good.passed or bad.outcome != "mismatch":
         raise BrokenToolchainError(
             f"{tool_version()} misjudges a counter: right one {good}, wrong one {bad}"

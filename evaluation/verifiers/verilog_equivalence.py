@@ -19,7 +19,6 @@ Not covered: timing; what the reference leaves undefined (X or Z) is free.
 
 from __future__ import annotations
 
-import functools
 import json
 import shutil
 import tempfile
@@ -28,7 +27,6 @@ from typing import Final
 
 from evaluation.verifiers import ground_truth as truths
 from evaluation.verifiers import verilog, verilog_simulation
-from evaluation.verifiers.sandbox import version_of
 from evaluation.verifiers.verdict import UNDECIDED, Verdict
 from evaluation.verifiers.verilog import GRADE_CPU_S, Unusable, record_golden
 from evaluation.verifiers.verilog_answer import extract_code
@@ -39,12 +37,6 @@ from workspace.errors import MissingToolError
 
 KIND: Final = "verilog_equiv"
 MAX_DEPTH: Final = 64
-
-
-@functools.cache
-def tool_version() -> str:
-    """For example `Yosys 0.23`; part of a score's identity. "" when not installed."""
-    return version_of(["yosys", "-V"], r"(Yosys \S+)")
 
 
 def record_equivalence(
@@ -122,4 +114,4 @@ def _replay(golden: Golden, gold: Bench, gate: Bench, proof: Proof) -> Verdict |
     return None if verdict.passed else verdict
 
 
-__all__ = ["record_equivalence", "tool_version", "verify"]
+__all__ = ["record_equivalence", "verify"]

@@ -29,7 +29,6 @@ from evaluation.verifiers.verdict import Verdict
 from evaluation.verifiers.verilog_netlist import Netlist
 from evaluation.verifiers.verilog_tokens import Edit, apply_edits, comments_of, tokens_of
 
-VERSION: Final = 1
 DEPTH: Final = 12
 _LIMITS: Final = Limits(cpu_s=5, memory_bytes=2 << 30, output_bytes=64 << 20)
 

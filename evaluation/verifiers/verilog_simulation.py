@@ -11,9 +11,13 @@ mark that are random for each call.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import secrets
+import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -55,8 +59,14 @@ endmodule
 
 def simulator_version() -> str:
     """For example `Icarus Verilog 11.0`, "" when it is not installed."""
-    found = sandbox.version_of(["iverilog", "-V"], r"Icarus Verilog version (\S+)")
-    return f"Icarus Verilog {found}" if found else ""
+    try:
+        said = subprocess.run(
+            ["iverilog", "-V"], capture_output=True, text=True, timeout=60, check=False
+        ).stdout
+    except FileNotFoundError:
+        return ""
+    match = re.match(r"Icarus Verilog version (\S+)", said)
+    return f"Icarus Verilog {match.group(1)}" if match else ""
 
 
 @contextmanager
@@ -76,6 +86,16 @@ exit $ended
 """
 _ALONE_FAILED, _BOTH_FAILED = 101, 102
 WARNINGS = "-Wall -Winfloop -Wno-timescale"
+
+
+_SPARE_DISK_BYTES = 16 << 20
+# A failure on a full disk says nothing of the answer.
+DISK_FULL = Verdict(None, "infra:disk", "the temporary folder is full")
+
+
+def disk_full() -> OSError:
+    """The error of a temporary folder without room, where there is no answer to give a verdict."""
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), tempfile.gettempdir())
 
 
 class Driven(NamedTuple):
@@ -120,6 +140,10 @@ class Bench:
     def code(self) -> str:
         """The code as it was gated: what is compiled."""
         return (self.folder / "code.sv").read_text(encoding="utf-8", errors="replace")
+
+    def disk_is_full(self) -> bool:
+        """Whether a failure may have come from a lack of room for files."""
+        return shutil.disk_usage(self.folder).free < _SPARE_DISK_BYTES
 
     def trust(self, code: str, top: str) -> None:
         """Put `code` into the folder as it is: a reference that we did not get from a model."""

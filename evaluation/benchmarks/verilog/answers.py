@@ -123,7 +123,7 @@ class Verdicts:
         added = list(lines)
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab") as stream:
+            with publish.naming(self.path), self.path.open("ab") as stream:
                 stream.write("".join(map(_text, added)).encode())
         self.known.update({(line.task_id, line.sample): line for line in added})
 

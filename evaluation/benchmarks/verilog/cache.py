@@ -13,6 +13,8 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+from workspace import publish
+
 
 def key_of(*parts: object) -> str:
     """A key from JSON values."""
@@ -46,8 +48,9 @@ class Cache:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".tmp-{secrets.token_hex(6)}")
         try:
-            temporary.write_bytes(_check(key, body).encode() + b"\n" + body)
-            temporary.replace(target)
+            with publish.naming(target):
+                temporary.write_bytes(_check(key, body).encode() + b"\n" + body)
+                temporary.replace(target)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise

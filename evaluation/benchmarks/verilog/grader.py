@@ -21,7 +21,6 @@ import functools
 import math
 import re
 import secrets
-import shutil
 import zlib
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
@@ -39,7 +38,7 @@ from evaluation.benchmarks.verilog.recording import (
 )
 from evaluation.benchmarks.verilog.self_judging import judging_bench, read_verdict
 from evaluation.verifiers import sandbox, verilog_simulation
-from evaluation.verifiers.verdict import OUTPUT_CHARS, Verdict
+from evaluation.verifiers.verdict import OUTPUT_CHARS, Verdict, no_verdict
 from evaluation.verifiers.verilog import tool_version
 from evaluation.verifiers.verilog_answer import extract_code
 from evaluation.verifiers.verilog_cuts import has_concurrent_assertion
@@ -52,9 +51,6 @@ MIN_CPU_S: Final = 2
 GOLDEN_CPU_S: Final = 120
 GOLDEN_OUTPUT_BYTES: Final = 64 << 20
 COMPILED_BYTES: Final = 32 << 20  # the limit holds for every file, the compiled program too
-_SPARE_DISK_BYTES: Final = 16 << 20
-# A failure on a full disk says nothing of the answer.
-_DISK_FULL: Final = Verdict(None, "infra:disk", "the temporary folder is full")
 
 
 @dataclass(frozen=True)
@@ -223,6 +219,14 @@ class ProblemGrader:
 
         A verdict when there was no whole run.
         """
+        try:
+            return self._simulate_in_a_folder(code, cpu_s, output_bytes, fill, trusted=trusted)
+        except OSError as error:
+            return no_verdict(error)
+
+    def _simulate_in_a_folder(
+        self, code: str, cpu_s: int, output_bytes: int, fill: str, *, trusted: bool
+    ) -> Driven | Verdict:
         assert self.outline is not None, "prepared"
         mark = f"m{secrets.token_hex(12)}"
         with verilog_simulation.bench(cpu_s) as bench:
@@ -241,10 +245,10 @@ class ProblemGrader:
                 alone=self.problem.self_judging and not trusted,
                 output_bytes=output_bytes,
             )
-            spare = shutil.disk_usage(bench.folder).free
+            disk_is_full = bench.disk_is_full()
         short = isinstance(driven, Driven) and len(driven.stdout) < self.golden.stdout_bytes
-        if spare < _SPARE_DISK_BYTES and (short or isinstance(driven, Verdict)):
-            return _DISK_FULL
+        if disk_is_full and (short or isinstance(driven, Verdict)):
+            return verilog_simulation.DISK_FULL
         if isinstance(driven, Verdict):
             return replace(
                 driven,
