@@ -127,6 +127,8 @@ def _after_assertion(tokens: Sequence[Token], index: int) -> int:
             return start
         index += 1
     index = after_parentheses(tokens, index)
+    if index < len(tokens) and tokens[index].text == ";":
+        return index + 1  # an `else` that follows belongs to an `if` around the assertion
     if index < len(tokens) and tokens[index].text != "else":
         index = _after_statement(tokens, index)
     if index < len(tokens) and tokens[index].text == "else":

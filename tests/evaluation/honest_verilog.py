@@ -265,6 +265,14 @@ HONEST: dict[str, Honest] = {
                "cover property (@(posedge clk) wrap ##[1:3] !wrap);\n"
                "assume property (@(posedge clk) $rose(en) |-> ##1 1);",
     ),
+    "assertion_before_else": Honest(
+        COUNTER,
+        f"{HEAD}\n  always @(posedge clk or negedge rst_n)\n    if (!rst_n) q <= 0;\n"
+        "    else if (!en) assert (1'b1);\n    else if (q == 15) assert (wrap) $info(\"wraps\"); "
+        "else $error(\"no wrap\");\n    else q <= q + 1;\n"
+        "  always @(posedge clk) if (rst_n & en & (q == 15)) q <= 0;\n"
+        f"  {TAIL}",
+    ),
     "assertion_in_a_case": Honest(
         DETECT,
         DETECT.replace("    3: s <= x ? 1 : 2;", "    3: s <= x ? 1 : 2;\n    "
