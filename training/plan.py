@@ -71,6 +71,9 @@ class PlanConfig(GpuGroup):
     async_tensor: bool = setting(
         False, position=20, description="products pipelined with tensor-parallel transfers"
     )
+    fused_experts: bool = setting(
+        False, position=20, description="one kernel for all experts' products (Blackwell)"
+    )
     software: str = setting(
         "", position=21, description="trainer whose measured speed applies (empty: an average one)"
     )
@@ -109,6 +112,7 @@ def job_of(config: PlanConfig) -> Job:
         loss=config.loss,
         fused=config.fused,
         async_tensor=config.async_tensor,
+        fused_experts=config.fused_experts,
         stack=config.software,
     )
 

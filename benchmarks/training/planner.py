@@ -3,8 +3,8 @@
     python -m benchmarks.training.planner [--short]
 
 Every source's runs are predicted with constants fitted on the other sources and with the speed of
-an average software stack; the long form adds every model of a source left out in turn. Peers, on
-the same rows: throughput as a constant share of the GPU's peak, the median of the other sources'
+an average software stack; the long form adds a fifth of the models of each source left out at a
+time. Peers, on the same rows: throughput as a constant share of the GPU's peak, the median of the other sources'
 runs on that family of GPU; memory as the textbooks have it, 16 bytes a parameter, activations of
 Korthikanti et al., logits. The table stays outside of the project (`../shared/data`).
 """
@@ -35,6 +35,7 @@ from training.planner.scaling import scaling_table
 from training.planner.shape import read_shape
 
 CONSTANT_MFU = "constant MFU of the GPU"
+FOLDS = 5
 TEXTBOOK = "textbook formula"
 
 
@@ -52,13 +53,18 @@ def main() -> int:
     memory(report, by_source)
     ranking(report, by_source)
     if not arguments.short:
+        models = list(dict.fromkeys((run.source, run.shape.name) for run in table.runs))
+        fold = {model: number % FOLDS for number, model in enumerate(models)}
         by_model = leave_out(
-            table.runs, lambda run: (run.source, run.shape.name), average_stack=False
+            table.runs, lambda run: fold[run.source, run.shape.name], average_stack=False
         )
         mine = score_throughput(common(by_model))
-        add_score(report, "model left out, 16-bit dense A100 and H100", mine)
+        add_score(report, "models left out, 16-bit dense A100 and H100", mine)
         for name, members in groups(by_model).items():
-            add_score(report, f"model left out, {name}", score_throughput(members))
+            add_score(report, f"models left out, {name}", score_throughput(members))
+        held = score_memory(item for item in by_model if item.run.peak_gib)
+        report.add("memory, models left out: median", 100 * held.median, "%")
+        report.add("memory, models left out: most under", 100 * held.worst_under, "%")
     shipped = [predict(run, load()) for run in table.runs]
     add_score(report, "shipped constants, in sample, all", score_throughput(shipped))
     scaling(report)
@@ -177,14 +183,17 @@ def textbook(run: Run) -> float:
 
 
 def ranking(report: Report, predictions: Sequence[Prediction]) -> None:
-    """Are layouts of one model on as many equal GPUs put in their measured order?"""
+    """Are layouts of one model on as many equal GPUs put in their measured order?
+
+    Pairs have the same software; releases apart are medians of one setting.
+    """
     settings: dict[Hashable, dict[str, list[Prediction]]] = {}
     for item in predictions:
         run = item.run
         if run.tokens_per_second_per_gpu is None:
             continue
         group = (run.source, run.shape.name, run.machine.gpu.name, run.layout.gpus,
-                 run.job.seq_len, run.job.method)  # fmt: skip
+                 run.job.seq_len, run.job.method, run.job.fused_experts)  # fmt: skip
         setting = repr((run.layout, run.job))
         settings.setdefault(group, {}).setdefault(setting, []).append(item)
     agreeing = pairs = 0

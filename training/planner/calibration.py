@@ -28,6 +28,7 @@ class Calibration(StageConfig):
     mxfp8: float = Field(0.8, description="of block-scaled 8-bit products, likewise")
     nvfp4: float = Field(0.55, description="of 4-bit products, likewise")
     grouped_gemm: float = Field(0.5, description="of experts' products, over that of dense ones")
+    grouped_gemm_fused: float = Field(0.70, description="the same of Blackwell's fused kernels")
     attention_ampere: float = Field(0.58, description="FlashAttention-2")
     attention_triton: float = Field(
         0.65, description="Triton's kernel of 2023, over FlashAttention-2"

@@ -53,6 +53,7 @@ PRIORS: Final = (
     Prior("mxfp8", 0.5),
     Prior("nvfp4", 0.5),
     Prior("grouped_gemm", 0.5),
+    Prior("grouped_gemm_fused", 0.5),
     Prior("attention_ampere", 0.3),
     Prior("attention_triton", 0.3),
     Prior("attention_hopper", 0.3),

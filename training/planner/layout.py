@@ -34,6 +34,7 @@ class Job:
     loss: Loss = "whole"
     fused: bool = False  # torch.compile, Transformer Engine: fewer passes over activations
     async_tensor: bool = False  # products pipelined with tensor-parallel transfers
+    fused_experts: bool = False  # one captured kernel for all experts' products (Blackwell)
     publishes_weights: bool = False  # a step ends with 16-bit weights written for an engine
     stack: str = ""  # software whose measured efficiency applies; empty: the average one
 

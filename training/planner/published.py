@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from training.planner.calibration import Calibration, load
+from training.planner.calibration import Calibration
 from training.planner.hardware import Gpu, Machine, find_gpu
 from training.planner.layout import (
     Arithmetic,
@@ -140,8 +140,8 @@ class _RowError(Exception):
 def read_runs(path: Path) -> RunTable:
     """Read a table. Raises `UserError` when it is missing, no CSV, or lacks columns."""
     table = RunTable()
-    # A run that ran did fit: no margin.
-    constants = load().model_copy(update={"memory_margin": 1.0})
+    # A run that ran did fit: no margin. Not the shipped constants, which are fitted on this table.
+    constants = Calibration(memory_margin=1.0)
     for line, row in _rows(path):
         source, model = row["source"].strip(), row["model"].strip()
         try:
@@ -345,6 +345,7 @@ def _job(row: dict[str, str], layout: Layout, assumed: list[str]) -> tuple[Job, 
         fused=_habits(row["source"]).fused or "compile" in row["notes"].lower(),
         async_tensor=_habits(row["source"]).fused
         or re.search(r"(?i)async.?tp", row["notes"]) is not None,
+        fused_experts=_fuses_experts(row["notes"]),
         # The engine that samples answers gets the new weights after each step.
         publishes_weights=stage.startswith("rl"),
     )
@@ -352,6 +353,12 @@ def _job(row: dict[str, str], layout: Layout, assumed: list[str]) -> tuple[Job, 
         assumed.append("the stated micro-batch is a replica's batch, piped in a piece a stage")
         layout = replace(layout, micro_batch=max(1, layout.micro_batch // layout.pp))
     return job, layout
+
+
+def _fuses_experts(notes: str) -> bool:
+    """NeMo's containers have the fused kernels since 26.06."""
+    release = re.search(r"\b(\d\d)\.(\d\d)(?:\.\d+)? NeMo", notes)
+    return release is not None and (int(release[1]), int(release[2])) >= (26, 6)
 
 
 def _batch(row: dict[str, str], layout: Layout, seq_len: int, assumed: list[str]) -> int:

@@ -26,7 +26,7 @@ _BACKWARD_ATTENTION: Final = 2.5  # flash attention recomputes the scores (arXiv
 
 # Share of the forward pass that is computed again.
 _AGAIN: Final[dict[Checkpointing, float]] = {
-    "none": 0.0, "selective": 0.15, "full": 1.0, "offload": 1.0,
+    "none": 0.0, "selective": 0.08, "full": 1.0, "offload": 1.0,
 }  # fmt: skip
 
 
@@ -89,7 +89,8 @@ class _Model:
         layer, head = self._layer(), self._head()
         routed = shape.moe_layers / shape.layers
         overhead = self.constants.layer_seconds * (1.0 - routed)
-        overhead += self.constants.expert_layer_seconds * routed
+        host = 0.3 if self._fused_experts else 1.0
+        overhead += self.constants.expert_layer_seconds * routed * host
         per_layer = layer.total + overhead + self._tensor_transfers() + self._expert_transfers()
         per_layer += self._context_transfers(layer)
         stage_layers = shape.layers / layout.pp
@@ -205,18 +206,24 @@ class _Model:
             adapters *= self.shape.experts_per_token / self.shape.experts
         return min(1.0, adapters / self.shape.active_layer_parameters)
 
+    @property
+    def _fused_experts(self) -> bool:
+        return self.job.fused_experts and self.machine.gpu.family.startswith("blackwell")
+
     def _experts(self, speed: float, matrices: int) -> float:
         """One pass of a layer's routed and shared experts."""
         shape, layout = self.shape, self.layout
         spread = layout.ep if layout.ep > 1 else 1
         mine = shape.experts / spread
+        constants = self.constants
+        share = constants.grouped_gemm_fused if self._fused_experts else constants.grouped_gemm
         # Tokens meet on the GPU that holds the expert; on average as many come as go.
         rows = self.tokens / layout.tp * spread * shape.experts_per_token / shape.experts
         routed = mine * self._product(
             rows,
             shape.hidden,
             matrices * shape.expert_ffn,
-            speed=speed * self.constants.grouped_gemm,
+            speed=speed * share,
         )
         width = matrices * shape.shared_ffn / layout.tp
         return routed + self._product(self.tokens, shape.hidden, width, speed=speed)
