@@ -4,9 +4,10 @@
 
 Every source's runs are predicted with constants fitted on the other sources and with the speed of
 an average software stack; the long form adds a fifth of the models of each source left out at a
-time. Peers, on the same rows: throughput as a constant share of the GPU's peak, the median of the other sources'
-runs on that family of GPU; memory as the textbooks have it, 16 bytes a parameter, activations of
-Korthikanti et al., logits. The table stays outside of the project (`../shared/data`).
+time. Peers, on the same rows: throughput as a constant share of the GPU's peak, the median of the
+other sources' runs on that family of GPU; memory as the textbooks have it, 16 bytes a parameter,
+activations of Korthikanti et al., logits. The table stays outside of the project
+(`../shared/data`).
 """
 
 from __future__ import annotations

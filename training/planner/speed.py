@@ -147,7 +147,11 @@ class _Model:
         if kind == "nvfp4" and "fp4" in tflops:
             return max(1.0, tflops["fp4"] / tflops["bf16"] * self.constants.nvfp4)
         if kind in ("fp8", "mxfp8", "nvfp4") and "fp8" in tflops:
-            share = self.constants.fp8 if kind == "fp8" else self.constants.mxfp8
+            share = self.constants.fp8 * self.constants.mxfp8
+            if not self.machine.gpu.family.startswith("blackwell"):
+                share = self.constants.fp8_hopper
+            elif kind == "fp8":
+                share = self.constants.fp8
             return max(1.0, tflops["fp8"] / tflops["bf16"] * share)
         return 0.5 if kind == "fp32" else 1.0
 
