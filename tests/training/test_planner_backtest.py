@@ -68,6 +68,17 @@ def test_names_of_sharding(tmp_path: Path, text: str, sharding: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "text", "checkpointing"),
+    [("someone", "", "none"), ("someone", "selective", "selective"), ("someone", "full", "full"),
+     ("someone", "offload", "offload"), ("someone", "none", "none"),
+     ("torchtitan", "selective op", "alternate"), ("torchtitan", "", "alternate")],
+)  # fmt: skip
+def test_names_of_checkpointing(tmp_path: Path, source: str, text: str, checkpointing: str) -> None:
+    """Torchtitan's selective kind computes every other product again."""
+    assert run(tmp_path, source=source, activation_ckpt=text).layout.checkpointing == checkpointing
+
+
+@pytest.mark.parametrize(
     ("text", "arithmetic"),
     [("amp_bf16", "bf16"), ("bf16 (fp32 grad accum)", "bf16"), ("bf16+float8", "fp8"),
      ("MXFP8", "mxfp8"), ("NVFP4", "nvfp4"), ("", "bf16")],

@@ -70,7 +70,7 @@ def replace_margin(margin: float) -> Calibration:
 
 @given(
     st.sampled_from(["none", "zero1", "zero2", "zero3"]),
-    st.sampled_from(["none", "selective", "full", "offload"]),
+    st.sampled_from(["none", "selective", "alternate", "full", "offload"]),
     st.sampled_from([1, 2, 4, 8]),
     st.sampled_from([1, 2, 4]),
 )

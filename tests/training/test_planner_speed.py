@@ -92,7 +92,7 @@ def test_eight_bits_help_and_adapters_need_no_weight_gradients() -> None:
 
 @given(
     st.sampled_from([1, 2, 4, 8, 16, 32]),
-    st.sampled_from(["none", "selective", "full"]),
+    st.sampled_from(["none", "selective", "alternate", "full"]),
     st.sampled_from(["A100", "H100", "H200", "B200"]),
     st.sampled_from([512, 2048, 8192, 32768]),
 )

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 Sharding = Literal["none", "zero1", "zero2", "zero3"]
-Checkpointing = Literal["none", "selective", "full", "offload"]
+# Selective: attention's inside, norms and activations are computed again. Alternate: every other
+# product, too. Offload: full, with the layers' inputs in host memory.
+Checkpointing = Literal["none", "selective", "alternate", "full", "offload"]
 Arithmetic = Literal["fp32", "bf16", "fp8", "mxfp8", "nvfp4"]
 Method = Literal["full", "lora", "qlora"]
 Optimizer = Literal["adamw", "adamw_bf16", "adamw_8bit", "paged_8bit", "sgd"]

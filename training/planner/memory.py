@@ -26,6 +26,7 @@ _OPTIMIZER_BYTES: Final[dict[Optimizer, float]] = {
 }
 _RECOMPUTED: Final = 1.6  # a layer's activations and their gradients, alive together
 _ADAPTED_PER_LAYER: Final = 4  # LoRA on the attention's matrices; feed-forward parts add the same
+_KEPT: Final = {"selective": 0.65, "alternate": 0.5}  # of a layer's activations
 _QUANTISED_BYTES: Final = 0.55  # NF4 with its double-quantised scales
 _GATHERED_INPUTS: Final = 4
 _PREFETCHED: Final = 2  # layers whose gathered weights are there at once
@@ -203,8 +204,8 @@ def _activations(shape: ModelShape, job: Job, layout: Layout) -> tuple[float, fl
     gathered = shared * 2.0 * shape.hidden * tokens * layout.tp
     if layout.checkpointing == "none":
         return whole * layers, 0.7 * whole + gathered
-    if layout.checkpointing == "selective":
-        return 0.65 * whole * layers, _RECOMPUTED * whole + gathered
+    if layout.checkpointing in ("selective", "alternate"):
+        return _KEPT[layout.checkpointing] * whole * layers, _RECOMPUTED * whole + gathered
     kept = 2.0 * shape.hidden * tokens * layers
     if layout.checkpointing == "offload":
         kept = 2.0 * shape.hidden * tokens * min(2, layers)

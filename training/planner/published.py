@@ -81,8 +81,8 @@ _HABITS: Final = {
     "llama3": _Habits(attention="flash3", fused=True, recomputes_all=False, interleaved=True),
     "llm-foundry": _Habits(attention="triton", loss="fused"),
     "nemo": _Habits(attention="flash3"),
-    "torchtitan": _Habits(checkpointing="selective"),
-    "aws": _Habits(checkpointing="selective"),  # torchtitan on AWS
+    "torchtitan": _Habits(checkpointing="alternate"),
+    "aws": _Habits(checkpointing="alternate"),  # torchtitan on AWS
     "torchtune": _Habits(loss="chunked"),
 }
 
@@ -300,9 +300,7 @@ def _layout(row: dict[str, str], gpus: int, layers: int, assumed: list[str]) -> 
         virtual_stages=sizes["vp"] or 1,
         micro_batch=micro or 1,
         sharding=_first(row["zero_stage_or_fsdp"], _SHARDING, "sharding"),
-        checkpointing=_checkpointing(row["activation_ckpt"])
-        if row["activation_ckpt"]
-        else _habits(row["source"]).checkpointing,
+        checkpointing=_checkpointing(row["activation_ckpt"], _habits(row["source"])),
     )
 
 
@@ -314,10 +312,13 @@ def _first(text: str, choices: tuple[tuple[str, ChoiceT], ...], what: str) -> Ch
     raise _RowError(f"{what} {text[:40]!r} is not understood")
 
 
-def _checkpointing(text: str) -> Checkpointing:
+def _checkpointing(text: str, habits: _Habits) -> Checkpointing:
     text = text.lower()
-    if "selective" in text or "op" in text.split():
-        return "selective"
+    if not text:
+        return habits.checkpointing
+    if re.search(r"selective|\bop\b", text):
+        # What is meant by it is the software's choice.
+        return "alternate" if habits.checkpointing == "alternate" else "selective"
     if "offload" in text:
         return "offload"
     return "full" if re.search(r"full|recompute|true", text) else "none"
@@ -432,7 +433,9 @@ def _fitting(
     job, layout = run.job, run.layout
     optimizers, checkpointings = [job.optimizer], [layout.checkpointing]
     if not row["activation_ckpt"]:
-        order: tuple[Checkpointing, ...] = ("none", "selective", "full")
+        order: tuple[Checkpointing, ...] = ("none", "selective", "alternate", "full")
+        if layout.checkpointing != "alternate":
+            order = ("none", "selective", "full")
         end = None if _habits(run.source).recomputes_all else -1
         checkpointings = list(order[order.index(layout.checkpointing) : end])
     if layout.gpus == 1 and job.method == "full":

@@ -26,7 +26,7 @@ _BACKWARD_ATTENTION: Final = 2.5  # flash attention recomputes the scores (arXiv
 
 # Share of the forward pass that is computed again.
 _AGAIN: Final[dict[Checkpointing, float]] = {
-    "none": 0.0, "selective": 0.08, "full": 1.0, "offload": 1.0,
+    "none": 0.0, "selective": 0.05, "alternate": 0.5, "full": 1.0, "offload": 1.0,
 }  # fmt: skip
 
 
