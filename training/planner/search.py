@@ -25,7 +25,7 @@ from training.planner.speed import Speed, estimate
 from workspace.errors import UserError
 
 TENSOR_LINK_GBYTES: Final = 100.0  # NVLink has 300 and more, PCIe 5 about 60, a port 50
-_TIE: Final = 0.04  # of the step's time: what the estimates are off by
+_TIE: Final = 0.02  # of the step's time: less than the estimates are off by
 _LONGEST_WITHOUT_CP: Final = 16_384
 _PLAIN: Final[tuple[Sharding, ...]] = ("none", "zero1", "zero2", "zero3")
 _CHECKPOINTING: Final[tuple[Checkpointing, ...]] = ("none", "selective", "full")

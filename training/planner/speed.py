@@ -16,7 +16,7 @@ from typing import Final
 
 from training.planner.calibration import Calibration
 from training.planner.hardware import Machine
-from training.planner.layout import Checkpointing, Job, Layout
+from training.planner.layout import Checkpointing, Job, Layout, Method
 from training.planner.memory import ffn_width, lora_parameters
 from training.planner.shape import ModelShape
 
@@ -24,10 +24,13 @@ _BF16: Final = 2.0
 _NARROW_HEADS: Final = 0.15  # 171 against 189 TFLOPS at 64 and 128 (arXiv 2307.08691)
 _BACKWARD_ATTENTION: Final = 2.5  # flash attention recomputes the scores (arXiv 2205.14135)
 
-# Share of the forward pass that is computed again.
+# Share of the forward pass's products that is computed again.
 _AGAIN: Final[dict[Checkpointing, float]] = {
-    "none": 0.0, "selective": 0.05, "alternate": 0.5, "full": 1.0, "offload": 1.0,
+    "none": 0.0, "selective": 0.0, "alternate": 0.5, "full": 1.0, "offload": 1.0,
 }  # fmt: skip
+
+# Forward-sized passes: frozen weights need no gradients of their own, adapters' are counted apart.
+_TRAINED: Final[dict[Method, float]] = {"full": 3.0, "lora": 2.0, "qlora": 2.0}
 
 
 @dataclass(frozen=True)
@@ -129,9 +132,9 @@ class _Model:
     def _passes(self) -> tuple[float, float]:
         """Forward-sized passes of products and of attention in a step."""
         again = _AGAIN[self.layout.checkpointing]
-        # Frozen weights need no gradients of their own; the adapters' are counted apart.
         trained = 3.0 if self.job.method == "full" else 2.0
-        return trained + again, 1.0 + _BACKWARD_ATTENTION + again
+        whole = 1.0 if again == 1.0 else 0.0  # only then are the scores computed again, too
+        return trained + again, 1.0 + _BACKWARD_ATTENTION + whole
 
     def _gemm_rate(self) -> float:
         """FLOP/s of large 16-bit products."""
@@ -197,7 +200,8 @@ class _Model:
             outputs = shape.query_width + shape.kv_width + shape.hidden + 3.0 * ffn_width(shape)
             streams += 4.0 * (outputs + shape.hidden)
         quantised = 1.3 if speed > 1.0 else 1.0  # casts and scales
-        moved = _BF16 * streams * tokens / tp * passes * quantised
+        again = 0.0 if self.layout.checkpointing == "none" else 1.0
+        moved = _BF16 * streams * tokens / tp * (_TRAINED[self.job.method] + again) * quantised
         traffic = self.constants.elementwise * (self.constants.fused if self.job.fused else 1.0)
         elementwise = traffic * moved / self._memory_rate()
         if self.layout.checkpointing == "offload":
@@ -256,7 +260,7 @@ class _Model:
     def _head(self) -> float:
         """The output layer and the loss, all passes."""
         shape, tp = self.shape, self.layout.tp
-        passes = 3.0 if self.job.method == "full" else 2.0
+        passes = _TRAINED[self.job.method]
         product = self._product(self.tokens, shape.hidden, shape.vocab / tp, speed=1.0)
         loss = 20.0 * self.tokens * shape.vocab / tp / self._memory_rate()
         return passes * product + loss
