@@ -2,8 +2,9 @@
 
     for row in scaling_table(shape, job, machine, tokens, load()): ...
 
-The global batch stays as it is, so that every row trains the same model. `efficiency` is speed per
-GPU over that of the smallest number of nodes on which the job fits.
+The global batch stays as it is, so that every row trains the same model; each row has its fastest
+layout, so that a simpler one that was preferred on some does not show as better scaling.
+`efficiency` is speed per GPU over that of the smallest number of nodes on which the job fits.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def scaling_table(
             why = plan.lost[0].detail
             rows.append(ScalingRow(nodes, None, 0.0, 0.0, float("inf"), None, why))
             continue
-        best = plan.best
+        best = plan.fastest
         rate = best.speed.tokens_per_second
         base = base or (nodes, rate)
         speedup = rate / base[1]
