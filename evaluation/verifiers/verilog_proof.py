@@ -48,7 +48,7 @@ read_rtlil gate.il
 {registers}
 miter -equiv -flatten -ignore_gold_x dsm_gold dsm_gate dsm_miter
 hierarchy -top dsm_miter
-sat -verify -set-init-undef -enable_undef -set-def-inputs -prove trigger 0 -seq 1 {how} dsm_miter
+sat -verify -set-init-undef -enable_undef -set-def-inputs -prove trigger 0 {how} dsm_miter
 """
 _INDUCTION: Final = "-tempinduct -maxsteps {depth}"
 _SEARCH: Final = (

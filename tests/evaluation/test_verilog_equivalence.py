@@ -126,6 +126,17 @@ def test_words_to_yosys_alone_prove_nothing(tmp_path: Path, trick: str) -> None:
     assert found.result != "equal"
 
 
+def test_the_first_step_counts(tmp_path: Path) -> None:
+    """Two registers that differ until the first edge of the clock, and never after."""
+    one = (
+        "module m(input clk, input d, output reg q); initial q = 0; always @(posedge clk) q <= d; "
+    )
+    for other, result in ((one, "equal"), (one.replace("q = 0", "q = 1"), "different")):
+        found = prove(tmp_path, f"{one} endmodule", f"{other} endmodule", "m")
+        assert not isinstance(found, Verdict)
+        assert found.result == result
+
+
 def test_undecided_is_no_verdict(truths: dict[str, str]) -> None:
     """Icarus takes the table of a primitive, yosys does not."""
     table = (
