@@ -90,6 +90,17 @@ def test_eight_bits_help_and_adapters_need_no_weight_gradients() -> None:
     assert speed(fsdp(8), replace(JOB, method="lora")).products < 0.8 * full.products
 
 
+def test_experts_want_one_kernel_for_all_and_not_a_loop() -> None:
+    shape, on = read_shape("Qwen3-30B-A3B"), machine("B200")
+    layout = Layout(dp=8, ep=8, sharding="zero1", checkpointing="full")
+
+    def seconds(**how: bool) -> float:
+        job = Job(seq_len=4096, global_batch=64, arithmetic="mxfp8", **how)
+        return estimate(shape, job, layout, on, CONSTANTS).seconds
+
+    assert seconds(fused_experts=True) < seconds() < seconds(looped_experts=True)
+
+
 @given(
     st.sampled_from([1, 2, 4, 8, 16, 32]),
     st.sampled_from(["none", "selective", "alternate", "full"]),

@@ -44,6 +44,7 @@ class Calibration(StageConfig):
     weight_traffic: float = Field(0.5, description="share of a product's own traffic not hidden")
     layer_seconds: float = Field(250e-6, description="host and launch time of a layer, both passes")
     expert_layer_seconds: float = Field(0.002, description="the same of a layer of experts")
+    expert_loop_seconds: float = Field(1e-3, description="of each expert where a loop runs them")
     step_seconds: float = Field(0.03, description="fixed time of an optimizer step")
     link: float = Field(0.75, description="bandwidth of collectives inside a node")
     fabric: float = Field(0.70, description="bandwidth of collectives between nodes")

@@ -65,6 +65,7 @@ PRIORS: Final = (
     Prior("weight_traffic", 0.5),
     Prior("layer_seconds", 0.4, is_share=False),
     Prior("expert_layer_seconds", 0.6, is_share=False),
+    Prior("expert_loop_seconds", 0.6, is_share=False),
     Prior("step_seconds", 0.7, is_share=False),
     Prior("link", 0.3),
     Prior("fabric", 0.3),

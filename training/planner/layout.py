@@ -37,6 +37,7 @@ class Job:
     fused: bool = False  # torch.compile, Transformer Engine: fewer passes over activations
     async_tensor: bool = False  # products pipelined with tensor-parallel transfers
     fused_experts: bool = False  # one captured kernel for all experts' products (Blackwell)
+    looped_experts: bool = False  # one after the other, for want of a grouped kernel
     publishes_weights: bool = False  # a step ends with 16-bit weights written for an engine
     stack: str = ""  # software whose measured efficiency applies; empty: the average one
 

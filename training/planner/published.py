@@ -347,6 +347,7 @@ def _job(row: dict[str, str], layout: Layout, assumed: list[str]) -> tuple[Job, 
         async_tensor=_habits(row["source"]).fused
         or re.search(r"(?i)async.?tp", row["notes"]) is not None,
         fused_experts=_fuses_experts(row["notes"]),
+        looped_experts=_loops_experts(row),
         # The engine that samples answers gets the new weights after each step.
         publishes_weights=stage.startswith("rl"),
     )
@@ -360,6 +361,12 @@ def _fuses_experts(notes: str) -> bool:
     """NeMo's containers have the fused kernels since 26.06."""
     release = re.search(r"\b(\d\d)\.(\d\d)(?:\.\d+)? NeMo", notes)
     return release is not None and (int(release[1]), int(release[2])) >= (26, 6)
+
+
+def _loops_experts(row: dict[str, str]) -> bool:
+    """Where attention still runs an older GPU's kernel on Blackwell, experts have none either."""
+    older = _attention(row) in ("triton", "flash2")
+    return older and _gpu(row).family.startswith("blackwell")
 
 
 def _batch(row: dict[str, str], layout: Layout, seq_len: int, assumed: list[str]) -> int:

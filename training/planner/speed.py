@@ -94,6 +94,8 @@ class _Model:
         overhead = self.constants.layer_seconds * (1.0 - routed)
         host = 0.3 if self._fused_experts else 1.0
         overhead += self.constants.expert_layer_seconds * routed * host
+        if self.job.looped_experts:
+            overhead += self.constants.expert_loop_seconds * routed * shape.experts / layout.ep
         per_layer = layer.total + overhead + self._tensor_transfers() + self._expert_transfers()
         per_layer += self._context_transfers(layer)
         stage_layers = shape.layers / layout.pp
