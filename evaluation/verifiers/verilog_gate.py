@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from evaluation.verifiers.verdict import Verdict
 from evaluation.verifiers.verilog_cuts import cuts
 from evaluation.verifiers.verilog_tokens import (
+    Edit,
     Token,
     Unit,
     apply_edits,
@@ -42,6 +43,7 @@ DIRECTIVES = frozenset({
     "`begin_keywords", "`end_keywords", "`pragma", "`nounconnected_drive", "`unconnected_drive",
 })  # fmt: skip
 
+_INCLUDE = "dsm_include_of_a_file"
 # Other escaped names may hold anything that the simulator's own files are written in.
 _ESCAPED = re.compile(r"\\[A-Za-z_][A-Za-z_0-9$]*(?:\[\d+\])?")
 _PLAIN_DIRECTIVE = re.compile(
@@ -49,12 +51,18 @@ _PLAIN_DIRECTIVE = re.compile(
 )
 
 
-def check_raw(code: str) -> Verdict | None:
-    """What must be refused before the preprocessor sees it: other files, forged line numbers."""
-    for token in tokens_of(code):
-        if token.kind == "directive" and token.text in ("`include", "`line"):
-            return Verdict(0.0, f"rejected:{token.text[1:]}")
-    return None
+def check_raw(code: str) -> str | Verdict:
+    """The text that the preprocessor may see, or the refusal of forged line numbers.
+
+    An `include` becomes a word that `clean_code` refuses: one that no condition selects, or that
+    only an own test bench holds, is no reason to refuse an answer.
+    """
+    directives = [token for token in tokens_of(code) if token.kind == "directive"]
+    if any(token.text == "`line" for token in directives):
+        return Verdict(0.0, "rejected:line")
+    return apply_edits(
+        code, [Edit(t.start, t.end, f" {_INCLUDE} ") for t in directives if t.text == "`include"]
+    )
 
 
 def is_preprocessed(code: str) -> bool:
@@ -93,6 +101,8 @@ def _check_ended(code: str, tokens: Sequence[Token]) -> Verdict | None:
 
 def _check_tokens(tokens: list[Token]) -> Verdict | None:
     for index, (kind, text, _) in enumerate(tokens):
+        if text == _INCLUDE:
+            return Verdict(0.0, "rejected:include")
         if text in FORBIDDEN_WORDS:
             return Verdict(0.0, "rejected:word", text)
         if kind == "system" and text not in SYSTEM_FUNCTIONS:

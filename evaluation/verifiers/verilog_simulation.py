@@ -122,14 +122,20 @@ class Bench:
         """Put what may be compiled of `code` into the folder, or say why it is refused."""
         self.top = top
         text = _CONTROL.sub(" ", code.replace("\r\n", "\n").replace("\r", "\n"))
-        refused = check_raw(text)
-        if refused is not None:
-            return refused
+        checked = check_raw(text)
+        if isinstance(checked, Verdict):
+            return checked
+        text = checked
         if not is_preprocessed(text):
             self._write("answer.sv", text)
-            ended = self._run(["iverilog", "-g2012", "-E", "-o", "code.sv", "answer.sv"])
+            command = ["iverilog", "-g2012", "-E", "-M", "read.txt", "-o", "code.sv", "answer.sv"]
+            ended = self._run(command)
             if ended is not None:
                 return ended
+            # A macro can put a directive together that its text does not hold.
+            read = sandbox.read_start(self.folder / "read.txt", 1 << 16).split("\n")
+            if [name for name in read if name] != ["answer.sv"]:
+                return Verdict(0.0, "rejected:include", "another file was read")
             text = (self.folder / "code.sv").read_text(encoding="utf-8", errors="replace")
         cleaned = clean_code(text, top)
         if isinstance(cleaned, Verdict):

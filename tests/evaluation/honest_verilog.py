@@ -133,6 +133,11 @@ HONEST: dict[str, Honest] = {
                "always @(q) if (^q === 1'bx) $display(\"%t unknown\", $time);\n"
                "// synopsys translate_on",
     ),
+    "includes_that_nothing_selects": _counter(
+        before="`ifdef WITH_SETTINGS\n`include \"settings.vh\"\n`endif\n",
+        after="`define LIBRARY `include \"cells.v\"\n"
+              "module counter_tb;\n`include \"tasks.vh\"\n  initial run;\nendmodule\n",
+    ),
     "attributes": _counter(inside="(* keep = \"true\" *) wire unused = q[0];"),
     "generate_ripple": Honest(
         COUNTER,

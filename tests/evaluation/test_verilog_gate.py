@@ -117,6 +117,22 @@ def test_an_answer_that_uses_the_machine_up_is_ended(
     assert judge(step, STEP_RIGHT).outcome == "pass"  # the next answer is judged as ever
 
 
+@pytest.mark.parametrize(
+    "macro",
+    [
+        '`define A(x) `x "/dev/null"\n`A(include)\n',
+        '`define A(x) ```x "/dev/null"\n`A(include)\n',
+        '`define A(x) x "/dev/null"\n`A(`include)\n',
+        '`define A `include "/dev/null"\n`A\n',
+        '`ifndef NEVER\n`include "/dev/null"\n`endif\n',
+    ],
+)
+def test_a_file_that_a_macro_reads_is_noticed(truths: dict[str, str], macro: str) -> None:
+    """The reference may lie somewhere on the machine, and not every sandbox hides it."""
+    verdict = verify("verilog_sim", truths[COUNTER], f"{macro}{COUNTER}")
+    assert (verdict.outcome, verdict.score) == ("rejected:include", 0.0)
+
+
 _PIECES = st.sampled_from([
     *sorted(STATEMENTS)[:6], "$finish", "$fopen", "(", ")", "(1)", ";", "else", "if (1)", "begin",
     "end", "case (q)", "endcase", "assert", "property", "endproperty", "final", "default",
