@@ -39,7 +39,7 @@ FORBIDDEN_WORDS = frozenset({
     "force", "release", "bind", "program", "config", "library", "extern", "checker", "alias",
 })  # fmt: skip
 DIRECTIVES = frozenset({
-    "`timescale", "`default_nettype", "`resetall", "`celldefine", "`endcelldefine", "`line",
+    "`timescale", "`default_nettype", "`resetall", "`celldefine", "`endcelldefine",
     "`begin_keywords", "`end_keywords", "`pragma", "`nounconnected_drive", "`unconnected_drive",
 })  # fmt: skip
 
