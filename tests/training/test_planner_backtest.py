@@ -98,6 +98,13 @@ def test_a_batch_in_tokens_is_turned_into_sequences(tmp_path: Path) -> None:
     assert run(tmp_path, global_batch="16M tokens").job.global_batch == 1953
 
 
+def test_what_a_row_leaves_to_its_software_is_filled_and_named(tmp_path: Path) -> None:
+    found = run(tmp_path, source="torchtitan", seq_len="", notes="Interleaved 1F1B AsyncTP")
+    assert found.job.seq_len == 8192
+    assert found.job.async_tensor
+    assert any("8192" in text for text in found.assumed)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

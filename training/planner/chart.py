@@ -50,7 +50,7 @@ def _memory(axes: Any, part: PartPlan) -> None:
         axes.barh(names, sizes, left=start, label=name)
         start = [before + size for before, size in zip(start, sizes, strict=True)]
     axes.axvline(part.plan.machine.memory_gib, color="black", linestyle="--")
-    axes.set_xlabel(f"GiB on a {part.plan.machine.gpu.name} (dashed: all of it)")
+    axes.set_xlabel(f"GiB on one {part.plan.machine.gpu.name} (dashed: all of it)")
     axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4)
 
 
@@ -65,7 +65,7 @@ def _scaling(axes: Any, found: Forecast) -> None:
         ideal = [rates[0] * count / nodes[0] for count in nodes]
         axes.plot(nodes, ideal, linestyle=":", color=line.get_color())
     axes.set_xticks(sorted({row.nodes for part in found.parts for row in part.scaling}))
-    axes.set_xlabel("nodes (dotted: without loss)")
+    axes.set_xlabel("nodes (dotted: in proportion)")
     axes.set_ylabel("tokens per second")
     axes.set_ylim(bottom=0)
     axes.legend(fontsize="small")

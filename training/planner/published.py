@@ -54,6 +54,7 @@ _SHARDING: Final[tuple[tuple[str, Sharding], ...]] = (
     (r"^$|none|zero-?0|ddp", "none"),
 )
 _ARITHMETIC: Final[tuple[tuple[str, Arithmetic], ...]] = (
+    (r"row.?wise", "bf16"),  # scaled by rows, Hopper's 8-bit products gain next to nothing
     (r"nvfp4|fp4", "nvfp4"),
     (r"mxfp8", "mxfp8"),
     (r"fp8|float8", "fp8"),
@@ -70,6 +71,7 @@ class _Habits(NamedTuple):
     loss: Loss = "whole"
     fused: bool = False  # kernels, and products pipelined with transfers
     recomputes_all: bool = True  # rather than the cheap parts alone, where memory is short
+    seq_len: int | None = None  # of its configurations of Llama 3
     interleaved: bool = False  # pipelines run in pieces of two layers or more
 
 
@@ -81,7 +83,7 @@ _HABITS: Final = {
     "llama3": _Habits(attention="flash3", fused=True, recomputes_all=False, interleaved=True),
     "llm-foundry": _Habits(attention="triton", loss="fused"),
     "nemo": _Habits(attention="flash3"),
-    "torchtitan": _Habits(checkpointing="alternate"),
+    "torchtitan": _Habits(checkpointing="alternate", seq_len=8192),
     "aws": _Habits(checkpointing="alternate"),  # torchtitan on AWS
     "torchtune": _Habits(loss="chunked"),
 }
@@ -325,7 +327,11 @@ def _checkpointing(text: str, habits: _Habits) -> Checkpointing:
 
 
 def _job(row: dict[str, str], layout: Layout, assumed: list[str]) -> tuple[Job, Layout]:
-    seq_len = _whole(row, "seq_len")
+    seq_len = _count(row, "seq_len") or _habits(row["source"]).seq_len
+    if seq_len is None:
+        raise _RowError("seq_len is not stated")
+    if not row["seq_len"]:
+        assumed.append(f"sequences of {seq_len}, the software's usual ones")
     if seq_len > 1 << 24:
         raise _RowError(f"seq_len {seq_len} is out of range")
     stage = row["stage"].lower()
