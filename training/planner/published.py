@@ -28,12 +28,12 @@ from training.planner.layout import (
     Checkpointing,
     Job,
     Layout,
-    Loss,
     Method,
     Sharding,
 )
 from training.planner.memory import peak_memory
 from training.planner.shape import ModelShape, named_shape
+from training.planner.software import Habits, habits_of
 from workspace.errors import UserError
 
 ChoiceT = TypeVar("ChoiceT")
@@ -61,39 +61,6 @@ _ARITHMETIC: Final[tuple[tuple[str, Arithmetic], ...]] = (
     (r"^$|bf16|fp16|bfloat16|16", "bf16"),
     (r"fp32|float32|tf32", "fp32"),
 )
-
-
-class _Habits(NamedTuple):
-    """What a piece of software does where a row does not say."""
-
-    attention: AttentionKernel | None = None
-    checkpointing: Checkpointing = "none"
-    loss: Loss = "whole"
-    fused: bool = False  # kernels, and products pipelined with transfers
-    recomputes_all: bool = True  # rather than the cheap parts alone, where memory is short
-    seq_len: int | None = None  # of its configurations of Llama 3
-    interleaved: bool = False  # pipelines run in pieces of two layers or more
-
-
-_HABITS: Final = {
-    "megatron-lm": _Habits(attention="flash3", recomputes_all=False, interleaved=True),
-    "megatron": _Habits(
-        attention="flash3", recomputes_all=False
-    ),  # cuDNN through Transformer Engine
-    "llama3": _Habits(attention="flash3", fused=True, recomputes_all=False, interleaved=True),
-    "llm-foundry": _Habits(attention="triton", loss="fused"),
-    "nemo": _Habits(attention="flash3"),
-    "torchtitan": _Habits(checkpointing="alternate", seq_len=8192),
-    "aws": _Habits(checkpointing="alternate"),  # torchtitan on AWS
-    "torchtune": _Habits(loss="chunked"),
-}
-
-
-def _habits(source: str) -> _Habits:
-    name = source.lower()
-    return next((habit for key, habit in _HABITS.items() if name.startswith(key)), _Habits())
-
-
 _WHOLE_LOOP: Final = re.compile(r"(?i)^rl (grpo|swe|ppo|dapo)|end-to-end rl")
 
 
@@ -283,7 +250,7 @@ def _layout(row: dict[str, str], gpus: int, layers: int, assumed: list[str]) -> 
     sizes = {name: _count(row, name) for name in ("tp", "pp", "cp", "dp", "ep", "vp")}
     if sizes["vp"] is None and "interleaved" in row["notes"].lower():
         sizes["vp"] = 2
-    elif sizes["vp"] is None and sizes["pp"] and _habits(row["source"]).interleaved:
+    elif sizes["vp"] is None and sizes["pp"] and habits_of(row["source"]).interleaved:
         sizes["vp"] = max(1, min(4, layers // (2 * sizes["pp"])))
         assumed.append(f"interleaved in {sizes['vp']} pieces a stage")
     if sizes["tp"] is None and sizes["dp"] is None and gpus > 1:
@@ -302,7 +269,7 @@ def _layout(row: dict[str, str], gpus: int, layers: int, assumed: list[str]) -> 
         virtual_stages=sizes["vp"] or 1,
         micro_batch=micro or 1,
         sharding=_first(row["zero_stage_or_fsdp"], _SHARDING, "sharding"),
-        checkpointing=_checkpointing(row["activation_ckpt"], _habits(row["source"])),
+        checkpointing=_checkpointing(row["activation_ckpt"], habits_of(row["source"])),
     )
 
 
@@ -314,7 +281,7 @@ def _first(text: str, choices: tuple[tuple[str, ChoiceT], ...], what: str) -> Ch
     raise _RowError(f"{what} {text[:40]!r} is not understood")
 
 
-def _checkpointing(text: str, habits: _Habits) -> Checkpointing:
+def _checkpointing(text: str, habits: Habits) -> Checkpointing:
     text = text.lower()
     if not text:
         return habits.checkpointing
@@ -327,7 +294,7 @@ def _checkpointing(text: str, habits: _Habits) -> Checkpointing:
 
 
 def _job(row: dict[str, str], layout: Layout, assumed: list[str]) -> tuple[Job, Layout]:
-    seq_len = _count(row, "seq_len") or _habits(row["source"]).seq_len
+    seq_len = _count(row, "seq_len") or habits_of(row["source"]).seq_len
     if seq_len is None:
         raise _RowError("seq_len is not stated")
     if not row["seq_len"]:
@@ -347,10 +314,10 @@ def _job(row: dict[str, str], layout: Layout, assumed: list[str]) -> tuple[Job, 
         # A reward needs the answers' own probabilities, which are taken piece by piece.
         loss="chunked"
         if stage.startswith("rl") or "chunked" in row["notes"].lower()
-        else _habits(row["source"]).loss,
+        else habits_of(row["source"]).loss,
         stack=row["source"].lower(),
-        fused=_habits(row["source"]).fused or "compile" in row["notes"].lower(),
-        async_tensor=_habits(row["source"]).fused
+        fused=habits_of(row["source"]).fused or "compile" in row["notes"].lower(),
+        async_tensor=habits_of(row["source"]).fused
         or re.search(r"(?i)async.?tp", row["notes"]) is not None,
         fused_experts=_fuses_experts(row["notes"]),
         looped_experts=_loops_experts(row),
@@ -396,7 +363,7 @@ def _attention(row: dict[str, str]) -> AttentionKernel | None:
     named = re.search(r"\bfa(2|3)\b|flash.?attention.?(2|3)", row["notes"].lower())
     if named:
         return "flash3" if "3" in named[0] else "flash2"
-    return _habits(row["source"]).attention
+    return habits_of(row["source"]).attention
 
 
 def _machine(row: dict[str, str], gpu: Gpu, gpus: int) -> Machine:
@@ -449,7 +416,7 @@ def _fitting(
         order: tuple[Checkpointing, ...] = ("none", "selective", "alternate", "full")
         if layout.checkpointing != "alternate":
             order = ("none", "selective", "full")
-        end = None if _habits(run.source).recomputes_all else -1
+        end = None if habits_of(run.source).recomputes_all else -1
         checkpointings = list(order[order.index(layout.checkpointing) : end])
     if layout.gpus == 1 and job.method == "full":
         optimizers += ["adamw_bf16", "adamw_8bit", "paged_8bit"]
