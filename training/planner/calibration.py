@@ -63,7 +63,7 @@ class Calibration(StageConfig):
         default_factory=dict, description="speed of a software stack over the average one"
     )
     activation: float = Field(1.0, description="stored activations over the counted ones")
-    logits_bytes: float = Field(14.0, description="bytes of a logit at the loss")
+    logits_bytes: float = Field(15.0, description="bytes of a logit at the loss")
     fragmentation: float = Field(1.04, description="reserved over allocated memory")
     base_gib: float = Field(1.0, description="context, communication buffers, workspaces")
     memory_margin: float = Field(

@@ -28,7 +28,7 @@ _RECOMPUTED: Final = 1.6  # a layer's activations and their gradients, alive tog
 _ADAPTED_PER_LAYER: Final = 4  # LoRA on the attention's matrices; feed-forward parts add the same
 _KEPT: Final = {"selective": 0.65, "alternate": 0.5}  # of a layer's activations
 _QUANTISED_BYTES: Final = 0.55  # NF4 with its double-quantised scales
-_GATHERED_INPUTS: Final = 4
+_GATHERED_INPUTS: Final = 6
 _PREFETCHED: Final = 2  # layers whose gathered weights are there at once
 
 
