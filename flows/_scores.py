@@ -74,6 +74,6 @@ def _score(result: BenchmarkResult, model: str) -> str:
 def _comparison(found: Comparison) -> str:
     return (
         f"{found.model} minus {found.baseline}: {100 * found.difference:+.1f} points "
-        f"[{100 * found.low:+.1f}, {100 * found.high:+.1f}] on {found.problems} pairs: "
-        f"{found.finding}"
+        f"[{100 * found.low:+.1f}, {100 * found.high:+.1f}] on {found.problems} pairs, "
+        f"p = {found.p_value:.1g}: {found.finding}"
     )
