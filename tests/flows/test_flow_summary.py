@@ -91,7 +91,7 @@ def test_scores_put_the_baseline_first_and_tell_the_paired_difference() -> None:
         "open_book (accuracy, 20 problems)",
         "dsm:1 base 25.0% [10.0%, 40.0%]",
         "dsm:1 75.0% [60.0%, 90.0%]",
-        "dsm:1 minus dsm:1 base: +50.0 points [+30.0, +70.0] on 20 pairs: gain",
+        "dsm:1 minus dsm:1 base: +50.0 points [+30.0, +70.0] on 20 pairs, p = 0.01: gain",
         "2 answer(s) without a verdict",
     ]
     assert [row["model"] for row in score_rows(evaluation)] == ["dsm:1 base", "dsm:1"]
