@@ -40,14 +40,14 @@ class Cost(NamedTuple):
 # Measured over the documents of benchmarks/ingest/speed.py on a busy Xeon core.
 COSTS: Final[Mapping[str, tuple[Cost, ...]]] = {
     "pdf": (
-        Cost("text", 0.02, 0.005),
-        Cost("render", 0.0, 0.025),
-        Cost("images", 0.0, 0.012),
-        Cost("tables", 0.0, 0.37),
+        Cost("text", 0.02, 0.012),  # and spooling
+        Cost("render", 0.0, 0.008),
+        Cost("images", 0.0, 0.004),
+        Cost("tables", 0.0, 0.3),
         Cost("structure", 0.0, 0.004),
-        Cost("summaries and chunks", 0.05, 0.03),
-        Cost("fingerprints", 0.0, 0.009),
-        Cost("write and publish", 0.02, 0.02),
+        Cost("summaries and chunks", 0.05, 0.006),
+        Cost("fingerprints", 0.0, 0.002),
+        Cost("write and publish", 0.02, 0.005),
     ),
     "image": (Cost("text recognition", 0.0, 1.6), Cost("write and publish", 0.02, 0.02)),
     "office": (
