@@ -1,16 +1,18 @@
 """Checkpoints that are either complete or ignored.
 
-    <stage>/checkpoints/<attempt>/checkpoint-<step>/    Trainer's files + complete.json
+    <stage>/checkpoints/<writer>/checkpoint-<step>/     Trainer's files + complete.json
 
 The trainer's files are written first and `complete.json` last, after an fsync of each of them; a
-folder without it, or with a file of another size, is what a killed writer left. Each attempt
-writes into its own folder, and a writer of an older attempt may not complete a checkpoint: ranks
-that survive their scheduler (a dead node daemon leaves them running) cannot overwrite newer work.
+folder without it, or with a file of another size, is what a killed writer left. Each attempt, and
+each generation of ranks inside one, writes into its own folder (`3`, then `3.2`), and an older one
+may not complete a checkpoint: ranks that survive their scheduler (a dead node daemon leaves them
+running) cannot overwrite newer work.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -19,7 +21,11 @@ from typing import NamedTuple
 from workspace import publish
 
 COMPLETE_NAME = "complete.json"
+# In an attempt's folder: the generation of ranks that may write. Absent: the first.
+GENERATION_NAME = "generation"
+GENERATION_VARIABLE = "DSM_GENERATION"  # what a rank was started as
 _FOLDER = re.compile(r"checkpoint-(\d+)")
+_WRITER = re.compile(r"(\d+)(?:\.\d+)?")
 
 
 class Checkpoint(NamedTuple):
@@ -31,18 +37,45 @@ class Checkpoint(NamedTuple):
 
 
 class FencedError(RuntimeError):
-    """This writer belongs to an attempt that was replaced."""
+    """This writer belongs to an attempt, or to a generation of ranks, that was replaced."""
+
+
+def own_generation() -> int:
+    """The generation that this process was started as (1 without a node agent)."""
+    return int(os.environ.get(GENERATION_VARIABLE, "1"))
+
+
+def writer_folder(checkpoints: Path, attempt: int) -> Path:
+    """Where this process writes the checkpoints of `attempt`."""
+    generation = own_generation()
+    return checkpoints / (f"{attempt}.{generation}" if generation > 1 else str(attempt))
+
+
+def require_current(attempts: Path, attempt: int) -> None:
+    """Raise `FencedError` when a newer attempt, or a newer generation of `attempt`, was started.
+
+    `attempts` holds a folder per attempt.
+    """
+    newest = max((int(p.name) for p in attempts.iterdir() if p.name.isdigit()), default=attempt)
+    if newest > attempt:
+        raise FencedError(f"attempt {attempt} was replaced by {newest}: nothing is published")
+    try:
+        current = int((attempts / str(attempt) / GENERATION_NAME).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    if current > own_generation():
+        raise FencedError(
+            f"generation {own_generation()} of attempt {attempt} was replaced by {current}: "
+            "nothing is published"
+        )
 
 
 def complete(folder: Path, *, step: int, attempt: int, world_size: int, attempts: Path) -> None:
     """Flush every file of `folder` and mark it complete.
 
-    `attempts` holds a folder per attempt; raises `FencedError` when one newer than `attempt` is
-    there.
+    Raises `FencedError` for a writer that was replaced (`require_current`).
     """
-    newest = max((int(p.name) for p in attempts.iterdir() if p.name.isdigit()), default=attempt)
-    if newest > attempt:
-        raise FencedError(f"attempt {attempt} was replaced by {newest}: checkpoint not published")
+    require_current(attempts, attempt)
     sizes = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
@@ -99,7 +132,7 @@ def prune(checkpoints: Path, *, keep: int, attempt: int) -> list[Path]:
 def _all(checkpoints: Path) -> list[Checkpoint]:
     found = []
     for folder in checkpoints.glob("*/checkpoint-*"):
-        match = _FOLDER.fullmatch(folder.name)
-        if match and folder.parent.name.isdigit() and folder.is_dir():
-            found.append(Checkpoint(int(match[1]), int(folder.parent.name), folder))
+        match, writer = _FOLDER.fullmatch(folder.name), _WRITER.fullmatch(folder.parent.name)
+        if match and writer and folder.is_dir():
+            found.append(Checkpoint(int(match[1]), int(writer[1]), folder))
     return sorted(found)

@@ -65,14 +65,16 @@ class MetricsFollower:
 
 
 def read_metrics(run: Path, stage: str | None = None) -> list[StepMetrics]:
-    """All steps of a run's folder in order: stage by stage, the newest attempt of each step."""
+    """All steps of a run's folder in order: stage by stage, each step as it was last trained."""
     steps: list[StepMetrics] = []
     for name in (stage,) if stage else ("sft", "rlvr"):
         kept: list[StepMetrics] = []
         for path in _attempt_files(run / name):
-            newer = MetricsFollower(path).new()
-            if newer:
-                kept = [old for old in kept if old.step < newer[0].step] + newer
+            for step in MetricsFollower(path).new():
+                # A new attempt or generation goes on from a checkpoint before the last step.
+                while kept and kept[-1].step >= step.step:
+                    kept.pop()
+                kept.append(step)
         steps += kept
     return steps
 

@@ -89,3 +89,19 @@ def test_steps_are_ordered_as_numbers(stage: Path) -> None:
     save(stage, 100)
     newest = checkpoints.newest_complete(stage / "checkpoints")
     assert newest is not None and newest.step == 100
+
+
+def test_a_replaced_generation_cannot_publish(stage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that was given up may still have living ranks of the same attempt."""
+    (stage / "attempts" / "1" / checkpoints.GENERATION_NAME).write_text("2\n")
+    stale = save(stage, 50, finish=False)
+    with pytest.raises(checkpoints.FencedError, match="generation 1"):
+        checkpoints.complete(stale, step=50, attempt=1, world_size=1, attempts=stage / "attempts")
+    monkeypatch.setenv(checkpoints.GENERATION_VARIABLE, "2")
+    folder = checkpoints.writer_folder(stage / "checkpoints", 1) / "checkpoint-50"
+    assert folder != stale, "two generations never write into one folder"
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(b"w")
+    checkpoints.complete(folder, step=50, attempt=1, world_size=1, attempts=stage / "attempts")
+    newest = checkpoints.newest_complete(stage / "checkpoints")
+    assert newest is not None and (newest.path, newest.attempt) == (folder, 1)

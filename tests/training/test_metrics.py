@@ -42,6 +42,10 @@ def test_steps_trained_again_count_once(tmp_path: Path) -> None:
         append(metrics_file(tmp_path, "sft", 10), step(number, attempt=10, loss=0.5))
     seen = [(metrics.step, metrics.attempt) for metrics in read_metrics(tmp_path)]
     assert seen == [(1, 9), (2, 9), (3, 9), (4, 9), (5, 10), (6, 10)]
+    again = step(6, attempt=10, loss=0.25)  # by a later generation of the same attempt
+    append(metrics_file(tmp_path, "sft", 10), again)
+    assert read_metrics(tmp_path)[-1] == again
+    assert len(read_metrics(tmp_path)) == 6
 
 
 def test_stages_come_in_their_order(tmp_path: Path) -> None:

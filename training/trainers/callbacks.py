@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from training import checkpoints, metrics
@@ -62,7 +63,7 @@ def make_callbacks(spec: TrainSpec, stop: StopRequest, *, epochs: float) -> Call
             wait_for_all_ranks()
             if not state.is_world_process_zero:
                 return
-            folder = spec.checkpoints / str(spec.attempt) / f"checkpoint-{state.global_step}"
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             checkpoints.complete(
                 folder,
                 step=state.global_step,

@@ -52,7 +52,11 @@ def resume_path(spec: TrainSpec) -> str | None:
 
 
 def publish_model(spec: TrainSpec, model: Any, tokenizer: Any, outcome: StageOutcome) -> None:
-    """Write the trained model and, last of all, `result.json`. Call on rank 0 alone."""
+    """Write the trained model and, last of all, `result.json`. Call on rank 0 alone.
+
+    Raises `FencedError` when another attempt or generation does this work by now.
+    """
+    checkpoints.require_current(spec.attempt_dir.parent, spec.attempt)
     with publish.atomic_directory(spec.model_dir) as folder:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
@@ -64,7 +68,7 @@ def publish_model(spec: TrainSpec, model: Any, tokenizer: Any, outcome: StageOut
 def common_arguments(spec: TrainSpec) -> dict[str, Any]:
     """Arguments that SFT and GRPO share."""
     return {
-        "output_dir": str(spec.checkpoints / str(spec.attempt)),
+        "output_dir": str(checkpoints.writer_folder(spec.checkpoints, spec.attempt)),
         "use_cpu": not spec.use_gpu,
         "ddp_backend": "gloo" if world_size() > 1 and not spec.use_gpu else None,
         "ddp_find_unused_parameters": False if world_size() > 1 else None,
