@@ -13,6 +13,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from training.trainers.settings import STAGES
+
 METRICS_NAME = "metrics.jsonl"
 
 
@@ -20,7 +22,7 @@ METRICS_NAME = "metrics.jsonl"
 class StepMetrics:
     """What one optimizer step did."""
 
-    stage: str  # sft | rlvr
+    stage: str  # cpt | sft | dpo | rlvr
     attempt: int
     step: int  # 1-based
     total_steps: int
@@ -67,7 +69,7 @@ class MetricsFollower:
 def read_metrics(run: Path, stage: str | None = None) -> list[StepMetrics]:
     """All steps of a run's folder in order: stage by stage, each step as it was last trained."""
     steps: list[StepMetrics] = []
-    for name in (stage,) if stage else ("sft", "rlvr"):
+    for name in (stage,) if stage else STAGES:
         kept: list[StepMetrics] = []
         for path in _attempt_files(run / name):
             for step in MetricsFollower(path).new():

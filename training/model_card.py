@@ -21,7 +21,9 @@ _SHOWN = (
     "no_verdict_rate",
 )
 _STAGES = {
+    "cpt": "Continued pre-training on the documents' text",
     "sft": "Supervised fine-tuning on verified questions and answers",
+    "dpo": "Direct preference optimisation on verified right and refused answers",
     "rlvr": "GRPO with mechanically verified rewards",
 }
 

@@ -2,6 +2,7 @@
 
 runs/<run>/run.json                       specification and lineage, written before any work
            data/<stage>.parquet           the rows, held (hard link) against a rebuilt data set
+           data/<stage>-validation.parquet   those for the loss on unseen rows, where asked for
            <stage>/attempts/<n>/          spec.json, logs, metrics.jsonl, outcome.json
                    checkpoints/<n>/       by attempt
                    model/                 the stage's result;  result.json written last
@@ -18,8 +19,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from training.data.splits import TRAIN
 from training.metrics import METRICS_NAME
-from training.trainers.spec import StageName, StageOutcome
+from training.trainers.settings import StageName
+from training.trainers.spec import StageOutcome
 from workspace import publish
 from workspace.errors import CorruptWorkspaceError
 
@@ -104,8 +107,9 @@ class RunFolder:
     def stage(self, stage: StageName) -> StageFolder:
         return StageFolder(self.root / stage, stage)
 
-    def data(self, stage: StageName) -> Path:
-        return self.root / "data" / f"{stage}.parquet"
+    def data(self, stage: StageName, split: str = TRAIN) -> Path:
+        name = stage if split == TRAIN else f"{stage}-{split}"
+        return self.root / "data" / f"{name}.parquet"
 
     def write_record(self, record: RunRecord) -> None:
         publish.write_text(self.root / RUN_FILE, record.model_dump_json(indent=2) + "\n")
@@ -120,9 +124,9 @@ class RunFolder:
         except ValidationError as error:
             raise CorruptWorkspaceError(f"{path}: {error}") from error
 
-    def hold_data(self, stage: StageName, source: Path) -> None:
+    def hold_data(self, stage: StageName, source: Path, split: str = TRAIN) -> None:
         """Keep `source` as it is now, whatever happens to the data set later."""
-        target = self.data(stage)
+        target = self.data(stage, split)
         if not target.exists():
             with publish.atomic_path(target) as temporary:
                 link_or_copy(source, temporary)

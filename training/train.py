@@ -3,13 +3,12 @@
     config = TrainConfig(workspace=Path("workspace"))
     result = train(config)                       # result.directory: runs/<run>/final
 
-In: `datasets/<name>/` (views trl_sft and trl_grpo) and a base model. Out: `runs/<run>/final/`
-(weights, tokenizer, card, manifest) and a version in the model registry. A run is supervised
-fine-tuning, then, unless `rlvr.steps` is 0, GRPO from its result; each is a job of its own on the
-chosen launcher. A run whose manifest is there is skipped; a run that was interrupted, at any
-point, goes on when it is started again.
-
-Not covered: continued pre-training, weights sharded over several nodes, adapters.
+In: `datasets/<name>/` (one view per stage) and a base model. Out: `runs/<run>/final/` (weights,
+tokenizer, card, manifest) and a version in the model registry. A run is a list of stages, each from
+the model of the one before and each a job of its own on the chosen launcher: continued pre-training
+(cpt), supervised fine-tuning (sft), preferences (dpo), verified rewards (rlvr). A run whose
+manifest is there is skipped; a run that was interrupted, at any point, goes on when it is started
+again.
 """
 
 from __future__ import annotations
@@ -18,22 +17,34 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
+
+from pydantic import field_validator, model_validator
 
 from training.base_model import hash_model, resolve_base_model
 from training.cluster.job import Job, Launcher
 from training.cluster.render import SlurmOptions
+from training.data.splits import TRAIN, VALIDATION
 from training.data.views import view_file
+from training.parallelism import Demand, demand_of, resolve_layout
 from training.publish_run import STAGE, publish_run
 from training.run_record import RunFolder, RunRecord, StageFolder
 from training.supervise import TrainProgress, Watch, run_stage
-from training.trainers.spec import (
+from training.trainers.settings import (
+    STAGES,
+    AdapterSettings,
+    Backend,
+    CptSettings,
+    DpoSettings,
+    EvaluationSettings,
+    ParallelismSettings,
+    ParallelLayout,
     Precision,
     RlvrSettings,
     SftSettings,
-    StageOutcome,
-    TrainSpec,
+    StageName,
 )
+from training.trainers.spec import StageOutcome, TrainSpec
 from workspace import publish, registry
 from workspace.config import StageConfig, setting
 from workspace.errors import UserError
@@ -51,8 +62,19 @@ from workspace.stage import StageResult
 
 VERSION = "1"
 
-_VIEWS = {"sft": "trl_sft", "rlvr": "trl_grpo"}
-_MODULES = {"sft": "training.trainers.sft", "rlvr": "training.trainers.grpo"}
+_VIEWS: dict[StageName, str] = {
+    "cpt": "cpt",
+    "sft": "trl_sft",
+    "dpo": "trl_dpo",
+    "rlvr": "trl_grpo",
+}
+_MODULES: dict[tuple[StageName, Backend], str] = {
+    ("cpt", "fsdp"): "training.trainers.fsdp",
+    ("sft", "fsdp"): "training.trainers.fsdp",
+    ("sft", "trl"): "training.trainers.sft",
+    ("dpo", "trl"): "training.trainers.dpo",
+    ("rlvr", "trl"): "training.trainers.grpo",
+}
 
 
 class TrainConfig(StageConfig):
@@ -82,51 +104,127 @@ class TrainConfig(StageConfig):
     precision: Precision = setting(
         "bf16", position=6, description="arithmetic; the weights are kept in fp32 either way"
     )
-    sft: SftSettings = setting(SftSettings(), position=7, description="supervised fine-tuning")
-    rlvr: RlvrSettings = setting(RlvrSettings(), position=8, description="GRPO")
+    stages: tuple[StageName, ...] = setting(
+        ("sft", "rlvr"),
+        position=7,
+        min_length=1,
+        description="stages in their order, each at most once: cpt, sft, dpo, rlvr",
+    )
+    cpt: CptSettings = setting(CptSettings(), position=8, description="continued pre-training")
+    sft: SftSettings = setting(SftSettings(), position=9, description="supervised fine-tuning")
+    dpo: DpoSettings = setting(DpoSettings(), position=10, description="verified preferences")
+    rlvr: RlvrSettings = setting(RlvrSettings(), position=11, description="GRPO")
+    adapter: AdapterSettings = setting(
+        AdapterSettings(), position=12, description="which weights are trained"
+    )
+    parallelism: ParallelismSettings = setting(
+        ParallelismSettings(),
+        position=13,
+        description="how a step is spread over the ranks",
+        affects_output=False,
+    )
+    evaluation: EvaluationSettings = setting(
+        EvaluationSettings(), position=14, description="loss on rows that are not trained on"
+    )
     checkpoint_every_steps: int = setting(
-        50, position=9, ge=1, description="optimizer steps between saves", affects_output=False
+        50,
+        position=15,
+        ge=0,
+        description="optimizer steps between saves (0: chosen from the measured time of a save and "
+        "node_mtbf_hours, so that the least work is lost)",
+        affects_output=False,
+    )
+    node_mtbf_hours: float = setting(
+        1000.0,
+        position=16,
+        gt=0,
+        le=1e7,
+        description="hours for which a node runs without a failure, on average",
+        affects_output=False,
     )
     keep_checkpoints: int = setting(
-        2, position=10, ge=1, le=100, description="newest ones kept", affects_output=False
+        2, position=17, ge=1, le=100, description="newest ones kept", affects_output=False
     )
     max_attempts: int = setting(
         10,
-        position=11,
+        position=18,
         ge=1,
         le=1000,
         description="jobs for each stage, resumed ones included, before giving up",
         affects_output=False,
     )
     launcher: Literal["local", "slurm"] = setting(
-        "local", position=12, description="where the jobs run", affects_output=False
+        "local", position=19, description="where the jobs run", affects_output=False
     )
     nodes: int = setting(
-        1, position=13, ge=1, le=4096, description="machines of one job", affects_output=False
+        1, position=20, ge=1, le=4096, description="machines of one job", affects_output=False
     )
     processes_per_node: int = setting(
-        1, position=14, ge=1, le=64, description="ranks on each node", affects_output=False
+        1, position=21, ge=1, le=64, description="ranks on each node", affects_output=False
     )
     cpus_per_process: int = setting(
         0,
-        position=15,
+        position=22,
         ge=0,
         le=1024,
         description="cores of each rank (0: this machine's, shared evenly; 1 on Slurm)",
         affects_output=False,
     )
     gpus_per_node: int = setting(
-        0, position=16, ge=0, le=64, description="0: train on CPUs", affects_output=False
+        0, position=23, ge=0, le=64, description="0: train on CPUs", affects_output=False
     )
     time_limit_s: int = setting(
-        24 * 3600, position=17, ge=60, description="of one job", affects_output=False
+        24 * 3600, position=24, ge=60, description="of one job", affects_output=False
     )
     slurm: SlurmOptions = setting(
         SlurmOptions(),
-        position=18,
+        position=25,
         description="what the cluster wants to know",
         affects_output=False,
     )
+
+    @field_validator("stages")
+    @classmethod
+    def _once_each(cls, stages: tuple[StageName, ...]) -> tuple[StageName, ...]:
+        if len(set(stages)) < len(stages):
+            raise ValueError("a stage is there twice; start another run from this one's model")
+        return stages
+
+    @model_validator(mode="after")
+    def _something_to_do(self) -> Self:
+        if not self.run_stages:
+            raise ValueError("nothing to train: rlvr is the only stage and rlvr.steps is 0")
+        return self
+
+    @property
+    def run_stages(self) -> tuple[StageName, ...]:
+        """The stages that a run has: `rlvr.steps: 0` leaves that one out."""
+        return tuple(name for name in self.stages if name != "rlvr" or self.rlvr.steps)
+
+    def output_settings(self) -> dict[str, Any]:
+        """Without those of stages that the run does not have."""
+        settings = super().output_settings()
+        stages = self.run_stages
+        return {
+            name: list(stages) if name == "stages" else value
+            for name, value in settings.items()
+            if name not in STAGES or name in stages
+        }
+
+    def demand(self, stage: StageName) -> Demand:
+        """What `stage` asks of its ranks."""
+        return demand_of(stage, getattr(self, stage), self.adapter, self.precision)
+
+    def layout(self, stage: StageName, model: Path | str, *, nodes: int = 0) -> ParallelLayout:
+        """How `stage` of `model` is spread over a job (`nodes`: of its own number)."""
+        return resolve_layout(
+            self.parallelism,
+            self.demand(stage),
+            model=model,
+            nodes=nodes or self.nodes,
+            processes_per_node=self.processes_per_node,
+            gpus=self.gpus_per_node > 0,
+        )
 
 
 class RunPlan(NamedTuple):
@@ -161,7 +259,7 @@ def plan(config: TrainConfig) -> RunPlan:
             "code": code_version(),
         },
         base_model=config.base_model,
-        stages=("sft", "rlvr") if config.rlvr.steps else ("sft",),
+        stages=config.run_stages,
         created=now(),
     )
     return RunPlan(folder, record, base, find_published(folder.final, key))
@@ -246,7 +344,7 @@ class JobMaker:
             publish.write_text(spec_file, self._spec(attempt).model_dump_json(indent=2) + "\n")
         return Job(
             key=f"dsm-{self._folder.name}-{stage.stage}-{attempt}",
-            command=("-m", _MODULES[stage.stage], str(spec_file)),
+            command=("-m", trainer_module(config, stage.stage), str(spec_file)),
             attempt_dir=attempt_dir,
             nodes=config.nodes,
             processes_per_node=config.processes_per_node,
@@ -265,14 +363,35 @@ class JobMaker:
             attempt_dir=stage.attempt(attempt).resolve(),
             parent=self._parent.resolve(),
             data=(self._folder.data(stage.stage).resolve(),),
+            eval_data=tuple(
+                self._folder.data(stage.stage, VALIDATION).resolve()
+                for _ in range(needs_validation(config, stage.stage))
+            ),
+            cpt=config.cpt,
             sft=config.sft,
+            dpo=config.dpo,
             rlvr=config.rlvr,
+            adapter=config.adapter,
+            layout=config.layout(stage.stage, self._parent),
+            evaluation=config.evaluation,
             seed=config.seed,
             precision=config.precision,
             use_gpu=config.gpus_per_node > 0,
             checkpoint_every_steps=config.checkpoint_every_steps,
             keep_checkpoints=config.keep_checkpoints,
+            mtbf_s=config.node_mtbf_hours * 3600 / config.nodes,
         )
+
+
+def trainer_module(config: TrainConfig, stage: StageName) -> str:
+    """The module that trains `stage`."""
+    return _MODULES[stage, config.demand(stage).backend]
+
+
+def needs_validation(config: TrainConfig, stage: StageName) -> bool:
+    """Whether `stage` reads the data set's validation split."""
+    evaluation = config.evaluation
+    return stage != "rlvr" and evaluation.every_steps > 0 and not evaluation.held_out_share
 
 
 def cpus_per_process(config: TrainConfig) -> int:
@@ -296,10 +415,13 @@ def _open(config: TrainConfig, planned: RunPlan) -> RunRecord:
         )
     dataset = Workspace(config.workspace).dataset(config.dataset)
     for stage in planned.record.stages:
-        source = view_file(dataset, _VIEWS[stage], "train")
-        if not source.exists():
-            raise UserError(f"{source} is missing: run `python -m flows.build_datasets` again")
-        folder.hold_data(stage, source)
+        config.layout(stage, planned.base)  # says what does not fit before a job is submitted
+        splits = (TRAIN, VALIDATION) if needs_validation(config, stage) else (TRAIN,)
+        for split in splits:
+            source = view_file(dataset, _VIEWS[stage], split)
+            if not source.exists():
+                raise UserError(f"{source} is missing: run `python -m flows.build_datasets` again")
+            folder.hold_data(stage, source, split)
     if known is None:
         folder.write_record(planned.record)
     return known or planned.record

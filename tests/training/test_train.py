@@ -22,7 +22,8 @@ from tiny_training import question, tiny_config, weights_hash, write_dataset, wr
 
 from training.metrics import read_metrics
 from training.supervise import TrainingStoppedError, TrainProgress
-from training.train import RlvrSettings, TrainConfig, plan, train
+from training.train import TrainConfig, plan, train
+from training.trainers.settings import RlvrSettings
 from workspace import registry
 from workspace.errors import MissingInputError, UserError, WorkspaceBusyError
 from workspace.locking import stage_lock

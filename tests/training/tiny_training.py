@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from training.train import TrainConfig
-from training.trainers.spec import RlvrSettings, SftSettings
+from training.trainers.settings import RlvrSettings, SftSettings
 from workspace.manifest import Manifest, describe_file, now, write_manifest
 
 CHATML = (

@@ -29,7 +29,7 @@ from training.cluster.render import SPEC_NAME
 from training.cluster.slurm import SlurmLauncher, read_handle
 from training.run_record import RUN_FILE, RunFolder, StageFolder
 from training.supervise import OUTCOME_NAME
-from training.trainers.spec import StageName
+from training.trainers.settings import StageName
 from workspace.errors import MissingToolError, TransientError, UserError, WorkspaceBusyError
 from workspace.locking import stage_lock
 from workspace.manifest import read_manifest

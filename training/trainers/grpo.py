@@ -20,7 +20,8 @@ from training.trainers.callbacks import Callbacks, make_callbacks, wait_for_all_
 from training.trainers.model_io import load_model, load_tokenizer
 from training.trainers.rows import prompt_tokens, read_view
 from training.trainers.sample_order import shuffled_passes
-from training.trainers.spec import RlvrSettings, StageOutcome, TrainSpec
+from training.trainers.settings import RlvrSettings
+from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
 from workspace.errors import UserError
 

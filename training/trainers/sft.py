@@ -19,7 +19,8 @@ from training.trainers.callbacks import Callbacks, make_callbacks, wait_for_all_
 from training.trainers.model_io import load_model, load_tokenizer
 from training.trainers.rows import TokenRows, read_view, tokenize_rows
 from training.trainers.sample_order import StepPlan, plan_steps
-from training.trainers.spec import SftSettings, StageOutcome, TrainSpec
+from training.trainers.settings import SftSettings
+from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
 from workspace.errors import UserError
 

@@ -1,85 +1,23 @@
-"""What a trainer process is told: one JSON file per attempt, written by the supervisor.
-
-The settings of each stage are defined here because the form, the command line, the YAML recipes
-and the trainers all read them.
-"""
+"""What a trainer process is told: one JSON file per attempt, written by the supervisor."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workspace.config import StageConfig, setting
-
-StageName = Literal["sft", "rlvr"]
-Precision = Literal["bf16", "fp32"]
-
-
-class SftSettings(StageConfig):
-    """Supervised fine-tuning on prompt and answer; the loss covers the answer alone."""
-
-    epochs: float = setting(3.0, position=1, gt=0, le=1000, description="Passes over the rows")
-    token_budget: int = setting(
-        100_000,
-        position=2,
-        ge=0,
-        description="Stop after about this many tokens, whatever the epochs say (0: no limit); the "
-        "default takes SmolLM2-135M on two CPU cores about seven minutes",
-    )
-    learning_rate: float = setting(2e-4, position=3, gt=0, le=1, description="Peak of AdamW's rate")
-    rows_per_step: int = setting(
-        16, position=4, ge=1, le=65536, description="Rows in one optimizer step, over all ranks"
-    )
-    tokens_per_forward: int = setting(
-        1024,
-        position=5,
-        ge=16,
-        le=1 << 24,
-        description="Tokens in one forward pass of one rank, padding included (memory)",
-    )
-    max_length: int = setting(
-        768,
-        position=6,
-        ge=16,
-        le=1_048_576,
-        description="Tokens in prompt and answer; longer rows are left out and counted",
-    )
-    warmup_share: float = setting(
-        0.05, position=7, ge=0, lt=1, description="Share of the steps in which the rate rises"
-    )
-    weight_decay: float = setting(0.01, position=8, ge=0, le=1, description="AdamW weight decay")
-    max_grad_norm: float = setting(
-        1.0, position=9, gt=0, le=1000, description="Gradients are clipped to this norm"
-    )
-
-
-class RlvrSettings(StageConfig):
-    """GRPO with verified rewards. `steps: 0` leaves the stage out."""
-
-    steps: int = setting(8, position=1, ge=0, le=1_000_000, description="Optimizer steps (0: none)")
-    prompts_per_step: int = setting(
-        2, position=2, ge=1, le=65536, description="Different prompts in one step, over all ranks"
-    )
-    generations: int = setting(
-        4, position=3, ge=2, le=1024, description="Answers sampled for each prompt"
-    )
-    max_new_tokens: int = setting(
-        48, position=4, ge=1, le=65536, description="Longest sampled answer in tokens"
-    )
-    max_prompt_tokens: int = setting(
-        512,
-        position=5,
-        ge=16,
-        le=1_048_576,
-        description="Longer prompts are left out and counted",
-    )
-    learning_rate: float = setting(5e-6, position=6, gt=0, le=1, description="AdamW's rate")
-    temperature: float = setting(1.0, position=7, gt=0, le=5, description="Of sampling")
-    max_grad_norm: float = setting(
-        1.0, position=8, gt=0, le=1000, description="Gradients are clipped to this norm"
-    )
+from training.trainers.settings import (
+    AdapterSettings,
+    Backend,
+    CptSettings,
+    DpoSettings,
+    EvaluationSettings,
+    ParallelLayout,
+    Precision,
+    RlvrSettings,
+    SftSettings,
+    StageName,
+)
 
 
 class TrainSpec(BaseModel):
@@ -93,13 +31,32 @@ class TrainSpec(BaseModel):
     attempt_dir: Path = Field(description="metrics.jsonl, error.json, the stop file")
     parent: Path = Field(description="folder of the model to start from")
     data: tuple[Path, ...] = Field(description="Parquet files of the stage's view, train split")
-    sft: SftSettings
-    rlvr: RlvrSettings
+    eval_data: tuple[Path, ...] = Field(
+        default=(), description="the same view's validation split; empty: held out, or none"
+    )
+    cpt: CptSettings = CptSettings()
+    sft: SftSettings = SftSettings()
+    dpo: DpoSettings = DpoSettings()
+    rlvr: RlvrSettings = RlvrSettings()
+    adapter: AdapterSettings = AdapterSettings()
+    layout: ParallelLayout = ParallelLayout()
+    evaluation: EvaluationSettings = EvaluationSettings()
     seed: int
     precision: Precision
     use_gpu: bool
-    checkpoint_every_steps: int
+    checkpoint_every_steps: int = Field(description="0: from the time of a save and `mtbf_s`")
     keep_checkpoints: int
+    mtbf_s: float = Field(default=3.6e6, description="expected time between failures of the job")
+
+    @property
+    def settings(self) -> CptSettings | SftSettings | DpoSettings | RlvrSettings:
+        """Those of this stage."""
+        own: CptSettings | SftSettings | DpoSettings | RlvrSettings = getattr(self, self.stage)
+        return own
+
+    @property
+    def backend(self) -> Backend:
+        return self.settings.backend
 
     @property
     def checkpoints(self) -> Path:
@@ -127,3 +84,6 @@ class StageOutcome(BaseModel):
     rejects: dict[str, int] = Field(description="reason code -> rows left out")
     tokens: int = Field(description="trained in the last attempt, without padding")
     last: dict[str, float] = Field(description="metrics of the last step")
+    ended_by: str = Field(
+        default="budget", description="budget | hours | patience: what ended the stage"
+    )
