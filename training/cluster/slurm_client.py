@@ -29,6 +29,7 @@ from training.cluster.slurm_output import (
     parse_accounting,
     parse_completions,
     parse_config,
+    parse_gpus,
     parse_job_id,
     parse_jobs,
     parse_nodes,
@@ -118,6 +119,33 @@ class SlurmClient:
             lambda: self._run("sinfo", "--noheader", "--Node", "--format", form, *options)
         )
         return parse_nodes(listing)
+
+    def gpus(self, node: str) -> int | None:
+        """GPUs that a node's gres promises, None for a node that Slurm does not know."""
+        form = SEPARATOR.join(("%N", "%G"))
+        listing = self._retry(
+            lambda: self._run("sinfo", "--noheader", "--Node", "--format", form, "--nodes", node)
+        )
+        return parse_gpus(listing).get(node)
+
+    def jobs_on(self, node: str) -> frozenset[str]:
+        """Ids of everybody's jobs that hold this node, those that are ending included."""
+        listing = self._retry(
+            lambda: self._run("squeue", "--noheader", "--nodelist", node, "--format", "%A")
+        )
+        return frozenset(listing.split())
+
+    def drain(self, node: str, reason: str) -> None:
+        """Let no new job start on a node (a right of operators and of root)."""
+        self._retry(
+            lambda: self._run(
+                "scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}"
+            )
+        )
+
+    def resume(self, node: str) -> None:
+        """Let jobs start on a drained node again."""
+        self._retry(lambda: self._run("scontrol", "update", f"NodeName={node}", "State=RESUME"))
 
     def finished(self, job_id: str, name: str) -> JobInfo | None:
         """A job that slurmctld has forgotten, from accounting or the completion log, if any."""

@@ -110,6 +110,24 @@ def parse_nodes(listing: str) -> list[NodeInfo]:
     return [nodes[name] for name in sorted(nodes)]
 
 
+def parse_gpus(listing: str) -> dict[str, int]:
+    """Rows of `sinfo --Node --format` with name and gres: GPUs of each node.
+
+    Such as `gpu:h100:8(S:0-1),shard:16`: types and counts are optional, places in brackets are not
+    counted.
+    """
+    gpus: dict[str, int] = {}
+    for line in listing.splitlines():
+        name, separator, gres = line.partition(SEPARATOR)
+        if separator:
+            kinds = re.sub(r"\([^)]*\)", "", gres).strip().split(",")
+            counts = [kind.split(":")[1:] for kind in kinds if kind.split(":")[0] == "gpu"]
+            gpus[name] = sum(
+                int(parts[-1]) if parts and parts[-1].isdigit() else 1 for parts in counts
+            )
+    return gpus
+
+
 def parse_accounting(listing: str) -> list[JobInfo]:
     """Rows of sacct: id, state (`CANCELLED by 123` is CANCELLED), exit code, nodes, name."""
     jobs = []

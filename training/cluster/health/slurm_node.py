@@ -1,0 +1,82 @@
+"""The checks as Slurm's HealthCheckProgram, Prolog and Epilog.
+
+HealthCheckProgram drains its own node when a check asks for it, and lets it go when all is well
+again; a node that somebody else drained stays as it is. Prolog and Epilog ask Slurm nothing (many
+run at once, and slurmctld would have to answer them all): their exit code alone drains the node.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from training.cluster.health.checks import Situation
+from training.cluster.health.processes import ended_on_disk
+from training.cluster.health.results import (
+    REASON_PREFIX,
+    CheckResult,
+    Severity,
+    drain_reason,
+    worst,
+)
+from training.cluster.slurm_client import SlurmClient
+from workspace.errors import TransientError, UserError
+
+log = logging.getLogger(__name__)
+
+
+def quick_client() -> SlurmClient:
+    """One that gives up soon: the check comes again, and slurmd ends it after a minute."""
+    return SlurmClient(timeout_s=10.0, delays_s=(1.0,))
+
+
+def situation_by_slurm(node: str, client: SlurmClient) -> Situation:
+    """Ask Slurm for the node's GPUs and jobs; without an answer the disk alone says what ended."""
+    try:
+        gpus, running = client.gpus(node), client.jobs_on(node)
+    except (TransientError, UserError) as error:
+        log.warning("Slurm was not asked about %s: %s", node, error)
+        return Situation(node, ended_on_disk)
+
+    def ended(job_id: str, attempt_dir: Path) -> bool:
+        return job_id not in running
+
+    return Situation(node, ended if gpus is not None else ended_on_disk, gpus)
+
+
+def situation_of_epilog(node: str) -> Situation:
+    """In the epilog of a job whatever it left is left over."""
+    own = os.environ.get("SLURM_JOB_ID", "")
+
+    def ended(job_id: str, attempt_dir: Path) -> bool:
+        return job_id == own or ended_on_disk(job_id, attempt_dir)
+
+    return Situation(node, ended)
+
+
+def act(node: str, results: Sequence[CheckResult], client: SlurmClient) -> str:
+    """Drain or release the node as the results say; returns what was done, "" for nothing."""
+    try:
+        return _act(node, results, client)
+    except (TransientError, UserError) as error:
+        return f"could not change {node}: {error}"
+
+
+def _act(node: str, results: Sequence[CheckResult], client: SlurmClient) -> str:
+    known = next((info for info in client.nodes([node]) if info.name == node), None)
+    if known is None:
+        return f"Slurm knows no node {node}"
+    ours = known.reason.startswith(REASON_PREFIX)
+    reason = drain_reason(results)
+    if reason:
+        if known.usable or (ours and known.reason != reason):
+            client.drain(node, reason)
+            return f"drained {node}"
+        return ""
+    # Not at once after a fault that is only less bad: WARN does not hold a node, nor return it.
+    if ours and not known.usable and worst(r.severity for r in results) < Severity.DRAIN:
+        client.resume(node)
+        return f"released {node}"
+    return ""
