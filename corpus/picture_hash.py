@@ -20,6 +20,7 @@ BITS: Final = CELLS * CELLS
 MIN_STEP: Final = 4  # grey levels of 255
 # A picture with less contrast between its cells has no hash: all such would be equal.
 MIN_CONTRAST: Final = 8
+STRIP_ROWS: Final = 256
 
 
 def perceptual_hash(data: bytes) -> str:
@@ -50,16 +51,27 @@ def _cells(data: bytes, width: int, height: int) -> NDArray[np.int16]:
     """Grey levels on white, shape (height, width)."""
     with Image.open(io.BytesIO(data)) as image:
         image.draft("L", (4 * width, 4 * height))  # JPEG decodes small ones faster
-        if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-            shown = image.convert("RGBA")
-            grey = Image.new("RGBA", shown.size, "white")
-            grey.alpha_composite(shown)
-        else:
-            grey = image
-        small = grey.convert("L").resize((width, height), Image.Resampling.BOX)
+        small = _grey(image).resize((width, height), Image.Resampling.BOX)
     return np.asarray(small, dtype=np.int16)
 
 
+def _grey(image: Image.Image) -> Image.Image:
+    """In grey on white, converted strip by strip: copies of 20 megapixels take 300 MB."""
+    has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+    if not has_alpha and image.mode == "L":
+        return image
+    width, height = image.size
+    grey = Image.new("L", image.size)
+    for top in range(0, height, STRIP_ROWS):
+        strip = image.crop((0, top, width, min(top + STRIP_ROWS, height)))
+        if has_alpha:
+            white = Image.new("RGBA", strip.size, "white")
+            white.alpha_composite(strip.convert("RGBA"))
+            strip = white
+        grey.paste(strip.convert("L"), (0, top))
+    return grey
+
+
 def _bands(image: Image.Image) -> list[tuple[int, int]]:
-    extrema = image.convert("RGB").getextrema()
+    extrema = (image if image.mode == "RGB" else image.convert("RGB")).getextrema()
     return [(int(low), int(high)) for low, high in extrema]  # type: ignore[misc]

@@ -26,6 +26,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from corpus.parsed import ParseOptions, Unreadable
 from corpus.step_clock import CLOCK
+from workspace.memory import trim_heap
 
 if TYPE_CHECKING:
     from corpus.parse_task import Job
@@ -79,6 +80,7 @@ def _make_context(setup: dict[str, Any]) -> Any:
 def _perform(context: Any, task: dict[str, Any], send: Send) -> None:
     CLOCK.restart()
     answer = _attempt(context, task, send)
+    trim_heap()  # parsers of different kinds follow each other and fragment the heap
     send({**answer, "cpu_s": CLOCK.read()})
 
 

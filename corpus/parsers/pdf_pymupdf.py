@@ -87,6 +87,8 @@ class PymupdfDocument:
 
     def close(self) -> None:
         self._document.close()
+        # MuPDF keeps up to 256 MB of decoded pictures, also those of closed documents.
+        self._pymupdf.TOOLS.store_shrink(100)
 
     def read_page(self, page: int, files: PageFiles, turn: int = 0) -> RawPage:
         """One page, turned by `turn`; raises whatever MuPDF raises when it cannot be read."""

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from training import checkpoints, metrics
 from training.trainers.spec import TrainSpec
 from training.trainers.stopping import StopRequest
 from workspace.errors import UserError
+from workspace.memory import trim_heap
 
 TRIM_EVERY_STEPS = 4
 _OWN_FIELDS = {"loss", "learning_rate", "grad_norm", "epoch", "num_tokens", "step_time"}
@@ -137,13 +137,6 @@ def make_callbacks(spec: TrainSpec, stop: StopRequest, *, epochs: float) -> Call
 
     added = [StopAtStepBorder(), CompleteCheckpoints(), WriteMetrics(), ReturnFreeMemory()]
     return Callbacks(progress, added)
-
-
-def trim_heap() -> None:
-    """Return free pages to the system, with a C library that can (glibc)."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 def wait_for_all_ranks() -> None:
