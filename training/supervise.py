@@ -1,10 +1,10 @@
 """Bring one stage of a run to its end, whatever happens to the attempts on the way.
 
 An attempt that was stopped, lost or failed is followed by another one from the newest complete
-checkpoint. It gives up after a fault of the user's input (the trainer says so), when somebody
-cancelled the job, after three attempts in a row without a newer checkpoint, or after
-`max_attempts`. The supervisor may be killed at any moment: started again, it finds the running
-attempt through its launcher and goes on watching.
+checkpoint, as `training.cluster.recovery` decides: without the nodes to blame, on fewer nodes, or
+not at all. The supervisor may be killed at any moment: started again, it finds the running attempt
+through its launcher and goes on watching; what it knew is on disk (`attempt_history`, the run's
+`events.jsonl`, the workspace's log of bad nodes).
 """
 
 from __future__ import annotations
@@ -12,20 +12,41 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from training import checkpoints
+from training.attempt_history import (
+    OUTCOME_NAME,
+    NextAttempt,
+    Times,
+    next_attempt,
+    write_outcome,
+)
+from training.cluster.blacklist import Blacklist, Offence, bearable
+from training.cluster.evidence import endings_of, job_endings
 from training.cluster.job import TERMINAL, Job, JobHandle, JobState, JobStatus, Launcher
+from training.cluster.recovery import (
+    Cause,
+    Decision,
+    Ending,
+    KeepWaiting,
+    Limits,
+    Means,
+    Resubmit,
+    Shrink,
+    Stop,
+    blamed,
+    decide,
+    describe,
+)
 from training.metrics import MetricsFollower, StepMetrics
+from training.run_events import EVENTS_NAME, EventLog, changed, copied_lines, read_events
 from training.run_record import StageFolder
 from training.trainers.spec import StageOutcome
-from workspace import publish
 from workspace.errors import DsmError, TransientError, UserError
 
-OUTCOME_NAME = "outcome.json"
-MAX_STALLED_ATTEMPTS = 3
 LOG_TAIL_LINES = 25
 
 
@@ -62,104 +83,307 @@ class Watch(NamedTuple):
     poll_interval_s: float
 
 
-class Budget(NamedTuple):
-    """Attempts so far in this call, and in a row without progress."""
+class Recovery(NamedTuple):
+    """How to go on after an attempt that was not the last."""
 
-    attempts: int = 0
-    stalled: int = 0
-    newest_step: int = 0
+    limits: Limits = Limits()
+    # Numbers of nodes that the stage can be trained on: the wanted one, then smaller ones.
+    worlds: tuple[int, ...] = (1,)
+    shrink_after_s: float = 0.0  # in the queue before a smaller number is tried; 0: never
+    blacklist: Blacklist | None = None
 
-    def after(self, newest_step: int) -> Budget:
-        """The budget after an attempt that left `newest_step` as the newest checkpoint."""
-        progressed = newest_step > self.newest_step
-        return Budget(self.attempts + 1, 0 if progressed else self.stalled + 1, newest_step)
+
+# make_job(attempt, exclude_nodes, nodes): nodes is 0 for the number that was asked for.
+MakeJob = Callable[[int, tuple[str, ...], int], Job]
 
 
 def run_stage(
     folder: StageFolder,
     launcher: Launcher,
-    make_job: Callable[[int, tuple[str, ...]], Job],
+    make_job: MakeJob,
     watch: Watch,
-    *,
-    max_attempts: int,
+    recovery: Recovery = Recovery(),  # noqa: B008 - immutable
 ) -> StageOutcome:
     """Attempt after attempt until the stage's result is there.
 
-    `make_job(attempt, exclude_nodes)` writes the attempt's specification and returns its job.
-    Raises `UserError`, `TrainingFailedError` or `TrainingStoppedError`.
+    `make_job` writes the attempt's specification and returns its job. Raises `UserError`,
+    `TrainingFailedError` or `TrainingStoppedError`.
     """
-    budget = Budget(newest_step=_newest_step(folder))
-    excluded: tuple[str, ...] = ()
-    attempt = max(folder.latest_attempt(), 1)
+    supervisor = _Supervisor(folder, launcher, make_job, watch, recovery)
     while True:
         done = folder.outcome()
         if done is not None:
             return done
-        if (folder.attempt(attempt) / OUTCOME_NAME).exists():
-            attempt += 1
-        if watch.should_stop() and not folder.attempt(attempt).exists():
+        supervisor.run_attempt()
+
+
+@dataclass
+class _Attempt:
+    """The attempt that runs now."""
+
+    number: int
+    job: Job
+    plan: NextAttempt
+    from_step: int
+    submitted: float
+    log: EventLog
+    copied: int  # lines of the job's own events in the run's
+    seen_size: int = -1
+    started: float | None = None
+
+
+class _Supervisor:
+    def __init__(
+        self,
+        folder: StageFolder,
+        launcher: Launcher,
+        make_job: MakeJob,
+        watch: Watch,
+        recovery: Recovery,
+    ) -> None:
+        self._folder = folder
+        self._launcher = launcher
+        self._make_job = make_job
+        self._watch = watch
+        self._recovery = recovery
+        self._events = folder.root.parent / EVENTS_NAME
+
+    def run_attempt(self) -> None:
+        """One attempt to its end. Raises when no other one should follow."""
+        attempt = self._open()
+        handle = self._launcher.submit(attempt.job)
+        self._note_submission(attempt, handle)
+        status = self._follow(attempt, handle)
+        if isinstance(status, Shrink):
+            return self._fewer_nodes(attempt, handle, status)
+        endings = self._endings(attempt, status)
+        if status.state is JobState.SUCCEEDED and self._folder.outcome() is not None:
+            endings[-1:] = [_done(endings[-1])]
+            self._close(attempt, status, endings, Stop("done"))
+            return None
+        decision = self._decide(attempt, endings)
+        self._close(attempt, status, endings, decision)
+        if isinstance(decision, Stop):
+            raise self._error(status, decision, attempt.job)
+        return None
+
+    def _open(self) -> _Attempt:
+        folder = self._folder
+        number = max(folder.latest_attempt(), 1)
+        if (folder.attempt(number) / OUTCOME_NAME).exists():
+            number += 1
+        if self._watch.should_stop() and not folder.attempt(number).exists():
             raise TrainingStoppedError(_stopped(f"stage {folder.stage}", folder))
-        job = make_job(attempt, excluded)
-        status = _run_attempt(folder, launcher, job, attempt, watch)
-        _record_outcome(folder, job, status)
-        if status.state is JobState.SUCCEEDED and folder.outcome() is not None:
-            continue
-        budget = budget.after(_newest_step(folder))
-        _raise_if_over(status, budget, job, max_attempts)
-        if status.state is JobState.LOST:
-            excluded = tuple(sorted({*excluded, *status.nodes}))
+        plan = next_attempt(folder)
+        job = self._make_job(number, self._avoided(plan), plan.nodes)
+        log = EventLog(self._events, stage=folder.stage, attempt=number)
+        return _Attempt(
+            number, job, plan, _newest_step(folder), time.time(), log,
+            copied_lines(self._events, folder.stage, number),
+        )  # fmt: skip
 
+    def _avoided(self, plan: NextAttempt) -> tuple[str, ...]:
+        """Nodes that the decision leaves out, and as many of the workspace's bad ones as can be."""
+        blacklist = self._recovery.blacklist
+        known = blacklist.avoided(time.time()) if blacklist else {}
+        others = {node: until for node, until in known.items() if node not in plan.excluding}
+        if not others:
+            return plan.excluding
+        nodes = self._launcher.nodes()
+        if nodes is None:
+            return tuple(sorted({*plan.excluding, *others}))
+        wanted = plan.nodes or self._recovery.worlds[0]
+        left = bearable(others, nodes.all - set(plan.excluding), wanted)
+        return tuple(sorted({*plan.excluding, *left}))
 
-def _raise_if_over(status: JobStatus, budget: Budget, job: Job, max_attempts: int) -> None:
-    """Raise when there is no sense in another attempt."""
-    if status.state is JobState.NEVER_AGAIN:
-        raise UserError(_user_fault(job) or _failure("the trainer refused to go on", status, job))
-    if status.state is JobState.CANCELLED:
-        raise TrainingStoppedError(
-            f"{job.key} was cancelled from outside ({status.detail}); newest checkpoint: step "
-            f"{budget.newest_step}. The same command goes on from there."
+    def _note_submission(self, attempt: _Attempt, handle: JobHandle) -> None:
+        """Remember what cannot be told later; take it over when it was remembered before."""
+        job = f"{handle.launcher} job {handle.job_id}"
+        for event in read_events(self._events):
+            if (event.stage, event.attempt, event.event) == (
+                self._folder.stage, attempt.number, "submitted",
+            ):  # fmt: skip
+                attempt.from_step = int(event.facts["from_step"])
+                attempt.submitted = event.time
+                attempt.log.say("reattached", f"found {job} again")
+                return
+        left_out = attempt.job.exclude_nodes
+        without = f", without {', '.join(left_out)}" if left_out else ""
+        fewer = f", on {attempt.job.nodes} nodes" if attempt.plan.nodes else ""
+        attempt.log.say(
+            "submitted",
+            f"{job}, from step {attempt.from_step}{fewer}{without}",
+            facts={"from_step": attempt.from_step, "job_id": handle.job_id},
         )
-    if budget.stalled >= MAX_STALLED_ATTEMPTS:
-        raise TrainingFailedError(
-            _failure(f"{budget.stalled} attempts in a row without a newer checkpoint", status, job)
+
+    def _follow(self, attempt: _Attempt, handle: JobHandle) -> JobStatus | Shrink:
+        """Poll until the job is over, or until it has waited too long for its nodes."""
+        launcher, job, watch = self._launcher, attempt.job, self._watch
+        metrics = MetricsFollower(self._folder.metrics(attempt.number))
+        follower = _Follower(self._folder.stage, attempt.number, metrics)
+        asked_at = attempt.submitted
+        try:
+            while True:
+                status = _poll(launcher, handle, job)
+                self._copy_events(attempt)
+                watch.observe(follower.progress(status))
+                if status.state in TERMINAL:
+                    return status
+                if status.state is JobState.RUNNING and attempt.started is None:
+                    attempt.started = time.time()
+                    attempt.log.say("running", status.detail, nodes=status.nodes)
+                if watch.should_stop():
+                    self._stop(attempt, handle, follower)
+                if status.state is JobState.PENDING and self._waited(asked_at):
+                    asked_at = time.time()
+                    smaller = self._smaller(attempt)
+                    if smaller is not None:
+                        return smaller
+                time.sleep(watch.poll_interval_s)
+        except KeyboardInterrupt:
+            launcher.cancel(handle, job)
+            raise
+
+    def _stop(self, attempt: _Attempt, handle: JobHandle, follower: _Follower) -> None:
+        self._launcher.cancel(handle, attempt.job)
+        stopped = _poll(self._launcher, handle, attempt.job)
+        self._copy_events(attempt)
+        self._watch.observe(follower.progress(stopped))
+        # We stopped it: the next call must not take it for cancelled by somebody else.
+        if stopped.state in TERMINAL:
+            endings = self._endings(attempt, stopped)
+            self._close(attempt, stopped, endings, Stop("stopped on request"))
+        raise TrainingStoppedError(_stopped(attempt.job.key, self._folder))
+
+    def _waited(self, since: float) -> bool:
+        limit = self._recovery.shrink_after_s
+        return limit > 0 and time.time() - since > limit
+
+    def _smaller(self, attempt: _Attempt) -> Shrink | None:
+        nodes = self._launcher.nodes()
+        waiting = Ending(attempt.number, 0, Cause.NO_NODES)
+        means = Means(
+            worlds=self._recovery.worlds,
+            waiting=attempt.job.nodes,
+            idle=None if nodes is None else len(nodes.idle - set(attempt.job.exclude_nodes)),
         )
-    if budget.attempts >= max_attempts:
-        raise TrainingFailedError(
-            _failure(f"{budget.attempts} attempts are used up (max_attempts)", status, job)
+        decision = decide((*attempt.plan.history, waiting), means, self._recovery.limits)
+        if isinstance(decision, Shrink):
+            return decision
+        if isinstance(decision, KeepWaiting):
+            attempt.log.say("waiting", decision.reason)
+        return None
+
+    def _fewer_nodes(self, attempt: _Attempt, handle: JobHandle, decision: Shrink) -> None:
+        """Take the waiting job back; one for fewer nodes follows. It may have started just now."""
+        self._launcher.cancel(handle, attempt.job)
+        status = _poll(self._launcher, handle, attempt.job)
+        if status.state is JobState.CANCELLED:
+            endings = [Ending(attempt.number, 0, Cause.NO_NODES)]
+        else:
+            endings = self._endings(attempt, status)
+        self._close(attempt, status, endings, decision)
+
+    def _endings(self, attempt: _Attempt, status: JobStatus) -> list[Ending]:
+        events = read_events(attempt.job.attempt_dir / EVENTS_NAME)
+        started = [event for event in events if event.event == "started"]
+        return job_endings(
+            status,
+            endings_of(events),
+            attempt=attempt.number,
+            generation=max((event.generation for event in started), default=1),
+            nodes=started[-1].nodes if started else status.nodes,
+            from_step=attempt.from_step,
+            newest_step=_newest_step(self._folder),
         )
 
+    def _decide(self, attempt: _Attempt, endings: list[Ending]) -> Decision:
+        nodes = self._launcher.nodes()
+        blacklist = self._recovery.blacklist
+        known = blacklist.avoided(time.time()) if blacklist else {}
+        history = (*attempt.plan.history, *endings)
+        wanted = self._recovery.worlds[0]
+        means = Means(
+            worlds=self._recovery.worlds,
+            usable=None if nodes is None else nodes.all - set(bearable(known, nodes.all, wanted)),
+        )
+        if blacklist is not None:
+            for node, ending in blamed(history).items():
+                self._blame(attempt, blacklist, node, ending)
+        return decide(history, means, self._recovery.limits)
 
-def _run_attempt(
-    folder: StageFolder, launcher: Launcher, job: Job, attempt: int, watch: Watch
-) -> JobStatus:
-    handle = launcher.submit(job)
-    follower = _Follower(folder.stage, attempt, MetricsFollower(folder.metrics(attempt)))
-    try:
-        while True:
-            status = _poll(launcher, handle, job)
-            watch.observe(follower.progress(status))
-            if status.state in TERMINAL:
-                return status
-            if watch.should_stop():
-                launcher.cancel(handle, job)
-                stopped = _poll(launcher, handle, job)
-                watch.observe(follower.progress(stopped))
-                # We stopped it: the next call must not take it for cancelled by somebody else.
-                if stopped.state in TERMINAL:
-                    _record_outcome(folder, job, stopped)
-                raise TrainingStoppedError(_stopped(job.key, folder))
-            time.sleep(watch.poll_interval_s)
-    except KeyboardInterrupt:
-        launcher.cancel(handle, job)
-        raise
+    def _blame(self, attempt: _Attempt, blacklist: Blacklist, node: str, ending: Ending) -> None:
+        run = f"{self._folder.root.parent.name}/{self._folder.stage}"
+        offence = Offence(
+            time.time(), node, ending.cause, run, ending.attempt, ending.generation, ending.error
+        )
+        if blacklist.add(offence):
+            until = blacklist.avoided(time.time()).get(node, time.time())
+            hours = (until - time.time()) / 3600
+            attempt.log.say(
+                "blamed",
+                f"{node}: {describe(ending)}; left out of jobs for {hours:.0f} hours",
+                generation=ending.generation,
+                nodes=(node,),
+            )
+
+    def _close(
+        self, attempt: _Attempt, status: JobStatus, endings: list[Ending], decision: Decision
+    ) -> None:
+        self._copy_events(attempt)
+        now = time.time()
+        last = endings[-1]
+        attempt.log.say(
+            "finished" if last.cause is Cause.DONE else "attempt_ended",
+            f"{describe(last)}; newest checkpoint: step {last.newest_step}",
+            generation=last.generation,
+            nodes=last.suspects,
+            facts={"cause": last.cause, "seconds": round(now - (attempt.started or now), 3)},
+        )
+        if last.cause is not Cause.DONE:
+            attempt.log.say("decided", _in_words(decision))
+        times = Times(attempt.submitted, attempt.started, now)
+        write_outcome(attempt.job.attempt_dir, status, endings, decision, times)
+
+    def _copy_events(self, attempt: _Attempt) -> None:
+        path = attempt.job.attempt_dir / EVENTS_NAME
+        size = changed(path, attempt.seen_size)
+        if size < 0:
+            return
+        attempt.seen_size = size
+        events = read_events(path)
+        attempt.copied = attempt.log.copy_from(events, attempt.copied)
+        started = [event.time for event in events if event.event == "started"]
+        if started:
+            attempt.started = started[0]
+
+    def _error(self, status: JobStatus, decision: Stop, job: Job) -> DsmError:
+        if status.state is JobState.NEVER_AGAIN:
+            return UserError(
+                _user_fault(job) or _failure("the trainer refused to go on", status, job)
+            )
+        if status.state is JobState.CANCELLED:
+            return TrainingStoppedError(
+                f"{job.key} was cancelled from outside ({status.detail}); newest checkpoint: step "
+                f"{_newest_step(self._folder)}. The same command goes on from there."
+            )
+        return TrainingFailedError(_failure(decision.reason, status, job))
 
 
-def _record_outcome(folder: StageFolder, job: Job, status: JobStatus) -> None:
-    """The attempt is over: the next one gets a new number."""
-    publish.write_json(
-        job.attempt_dir / OUTCOME_NAME,
-        {**asdict(status), "newest_checkpoint": _newest_step(folder)},
-    )
+def _done(last: Ending) -> Ending:
+    return Ending(
+        last.attempt, last.generation, Cause.DONE, last.nodes, (), "", last.from_step,
+        last.newest_step,
+    )  # fmt: skip
+
+
+def _in_words(decision: Decision) -> str:
+    if isinstance(decision, Resubmit):
+        without = f" without {', '.join(decision.excluding)}" if decision.excluding else ""
+        return f"a new job{without}"
+    if isinstance(decision, Shrink):
+        return f"a new job on {decision.nodes} nodes"
+    return f"no other attempt: {decision.reason}"
 
 
 def _poll(launcher: Launcher, handle: JobHandle, job: Job) -> JobStatus:

@@ -22,14 +22,16 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import field_validator, model_validator
 
 from training.base_model import hash_model, resolve_base_model
+from training.cluster.blacklist import Blacklist
 from training.cluster.job import Job, Launcher
+from training.cluster.recovery import Limits
 from training.cluster.render import SlurmOptions
 from training.data.splits import TRAIN, VALIDATION
 from training.data.views import view_file
 from training.parallelism import Demand, demand_of, resolve_layout
 from training.publish_run import STAGE, publish_run
 from training.run_record import RunFolder, RunRecord, StageFolder
-from training.supervise import TrainProgress, Watch, run_stage
+from training.supervise import Recovery, TrainProgress, Watch, run_stage
 from training.trainers.settings import (
     STAGES,
     AdapterSettings,
@@ -182,6 +184,37 @@ class TrainConfig(StageConfig):
         description="what the cluster wants to know",
         affects_output=False,
     )
+    spares: int = setting(
+        0,
+        position=26,
+        ge=0,
+        le=1024,
+        description="nodes of each job that wait to take the place of a lost one",
+        affects_output=False,
+    )
+    restarts: int = setting(
+        100,
+        position=27,
+        ge=0,
+        le=10_000,
+        description="of the ranks inside one job before another one is asked for",
+        affects_output=False,
+    )
+    min_nodes: int = setting(
+        0,
+        position=28,
+        ge=0,
+        le=4096,
+        description="go on with as few nodes as this when `nodes` are not to be had (0: never)",
+        affects_output=False,
+    )
+    shrink_after_s: int = setting(
+        1800,
+        position=29,
+        ge=10,
+        description="seconds in the queue before fewer nodes are asked for",
+        affects_output=False,
+    )
 
     @field_validator("stages")
     @classmethod
@@ -298,7 +331,7 @@ def train(
             stage = folder.stage(name)
             maker = JobMaker(config, folder, stage, parent)
             outcomes.append(
-                run_stage(stage, launcher, maker, watch, max_attempts=config.max_attempts)
+                run_stage(stage, launcher, maker, watch, make_recovery(config, name, parent))
             )
             parent = stage.model
         manifest = publish_run(
@@ -324,6 +357,32 @@ def make_launcher(config: TrainConfig) -> Launcher:
     return LocalLauncher()
 
 
+def make_recovery(config: TrainConfig, stage: StageName, model: Path) -> Recovery:
+    """What may be done after an attempt that did not finish `stage` of `model`."""
+    return Recovery(
+        limits=Limits(attempts=config.max_attempts, restarts=config.restarts),
+        worlds=(config.nodes, *_smaller_worlds(config, stage, model)),
+        shrink_after_s=config.shrink_after_s if config.min_nodes else 0,
+        blacklist=Blacklist(Workspace(config.workspace).bad_nodes),
+    )
+
+
+def _smaller_worlds(config: TrainConfig, stage: StageName, model: Path) -> tuple[int, ...]:
+    """Numbers of nodes below the configured one that the same batch can be spread over."""
+    if not config.min_nodes:
+        return ()
+    found = []
+    for nodes in range(config.nodes - 1, config.min_nodes - 1, -1):
+        if config.demand(stage).rows_per_step % (nodes * config.processes_per_node):
+            continue
+        try:
+            config.layout(stage, model, nodes=nodes)
+        except UserError:
+            continue
+        found.append(nodes)
+    return tuple(found)
+
+
 class JobMaker:
     """Writes an attempt's specification and describes its job."""
 
@@ -335,26 +394,32 @@ class JobMaker:
         self._stage = stage
         self._parent = parent
 
-    def __call__(self, attempt: int, exclude_nodes: tuple[str, ...]) -> Job:
+    def __call__(self, attempt: int, exclude_nodes: tuple[str, ...], nodes: int) -> Job:
+        """`nodes` is 0 for the configured number."""
         config, stage = self._config, self._stage
         attempt_dir = stage.attempt(attempt).resolve()
         spec_file = attempt_dir / "spec.json"
         if not spec_file.exists():
             attempt_dir.mkdir(parents=True, exist_ok=True)
-            publish.write_text(spec_file, self._spec(attempt).model_dump_json(indent=2) + "\n")
+            publish.write_text(
+                spec_file, self._spec(attempt, nodes).model_dump_json(indent=2) + "\n"
+            )
         return Job(
             key=f"dsm-{self._folder.name}-{stage.stage}-{attempt}",
             command=("-m", trainer_module(config, stage.stage), str(spec_file)),
             attempt_dir=attempt_dir,
-            nodes=config.nodes,
+            nodes=nodes or config.nodes,
             processes_per_node=config.processes_per_node,
             cpus_per_process=cpus_per_process(config),
             gpus_per_node=config.gpus_per_node,
             time_limit_s=config.time_limit_s,
             exclude_nodes=exclude_nodes,
+            spares=config.spares,
+            restarts=config.restarts,
+            checkpoints=stage.checkpoints.resolve(),
         )
 
-    def _spec(self, attempt: int) -> TrainSpec:
+    def _spec(self, attempt: int, nodes: int) -> TrainSpec:
         config, stage = self._config, self._stage
         return TrainSpec(
             stage=stage.stage,
@@ -372,14 +437,14 @@ class JobMaker:
             dpo=config.dpo,
             rlvr=config.rlvr,
             adapter=config.adapter,
-            layout=config.layout(stage.stage, self._parent),
+            layout=config.layout(stage.stage, self._parent, nodes=nodes),
             evaluation=config.evaluation,
             seed=config.seed,
             precision=config.precision,
             use_gpu=config.gpus_per_node > 0,
             checkpoint_every_steps=config.checkpoint_every_steps,
             keep_checkpoints=config.keep_checkpoints,
-            mtbf_s=config.node_mtbf_hours * 3600 / config.nodes,
+            mtbf_s=config.node_mtbf_hours * 3600 / (nodes or config.nodes),
         )
 
 

@@ -40,6 +40,11 @@ class Workspace:
         return self.runs / safe_name(name)
 
     @property
+    def bad_nodes(self) -> Path:
+        """The log of nodes that failed training jobs (training.cluster.blacklist)."""
+        return self.root / "bad-nodes.jsonl"
+
+    @property
     def evaluations(self) -> Path:
         return self.root / "evaluations"
 

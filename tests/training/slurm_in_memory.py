@@ -51,7 +51,7 @@ class Scheduler(SlurmClient):
         if signal is None and job_id in self.jobs:
             self.jobs[job_id] = replace(self.jobs[job_id], state="CANCELLED")
 
-    def nodes(self, names: Iterable[str] = ()) -> list[NodeInfo]:
+    def nodes(self, names: Iterable[str] = (), *, partition: str = "") -> list[NodeInfo]:
         return [NodeInfo(name, "down" if name in self.down else "idle", True) for name in names]
 
     def finished(self, job_id: str, name: str) -> JobInfo | None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from training import checkpoints
-from training.cluster.job import Job, JobHandle, JobState, JobStatus
+from training.cluster.blacklist import Blacklist
+from training.cluster.evidence import ending_facts
+from training.cluster.job import Job, JobHandle, JobState, JobStatus, Nodes
+from training.cluster.recovery import Cause, Ending, Limits
+from training.run_events import EVENTS_NAME, EventLog, read_events
 from training.run_record import StageFolder
 from training.supervise import (
+    Recovery,
     TrainingFailedError,
     TrainingStoppedError,
     TrainProgress,
@@ -33,6 +39,10 @@ class ScriptedLauncher:
         self.jobs: list[Job] = []
         self.cancelled: list[str] = []
         self.silent_polls = 0
+        self.cluster: Nodes | None = None
+
+    def nodes(self) -> Nodes | None:
+        return self.cluster
 
     def submit(self, job: Job) -> JobHandle:
         if job.key not in [known.key for known in self.jobs]:
@@ -91,17 +101,25 @@ def run(
     launcher: ScriptedLauncher,
     *,
     max_attempts: int = 10,
+    recovery: Recovery | None = None,
     observe: Callable[[TrainProgress], None] = lambda progress: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> StageOutcome:
-    def make_job(attempt: int, exclude_nodes: tuple[str, ...]) -> Job:
+    def make_job(attempt: int, exclude_nodes: tuple[str, ...], nodes: int) -> Job:
         attempt_dir = folder.attempt(attempt)
         attempt_dir.mkdir(parents=True, exist_ok=True)
-        return Job(f"dsm-r-sft-{attempt}", (), attempt_dir, exclude_nodes=exclude_nodes)
+        return Job(
+            f"dsm-r-sft-{attempt}",
+            (),
+            attempt_dir,
+            nodes=nodes or 2,
+            exclude_nodes=exclude_nodes,
+        )
 
-    return run_stage(
-        folder, launcher, make_job, Watch(observe, should_stop, 0.0), max_attempts=max_attempts
-    )
+    recovery = recovery or Recovery()
+    recovery = recovery._replace(limits=Limits(attempts=max_attempts))
+    watch = Watch(observe, should_stop, 0.0)
+    return run_stage(folder, launcher, make_job, watch, recovery)
 
 
 @pytest.mark.parametrize("state", [JobState.RESUMABLE, JobState.FAILED, JobState.LOST])
@@ -247,3 +265,98 @@ def test_success_without_a_result_is_a_failure(folder: StageFolder) -> None:
     launcher = ScriptedLauncher(folder, [ends(JobState.SUCCEEDED)] * 3)
     with pytest.raises(TrainingFailedError):
         run(folder, launcher)
+
+
+def story(folder: StageFolder) -> list[tuple[str, int, str]]:
+    events = read_events(folder.root.parent / EVENTS_NAME)
+    return [(event.event, event.attempt, event.detail) for event in events]
+
+
+def test_a_restarted_supervisor_knows_the_bad_nodes(folder: StageFolder, tmp_path: Path) -> None:
+    recovery = Recovery(blacklist=Blacklist(tmp_path / "bad-nodes.jsonl"))
+
+    def die(progress: TrainProgress) -> None:
+        if progress.attempt == 2:
+            raise SystemError("the supervisor dies here")
+
+    launcher = ScriptedLauncher(folder, [ends(JobState.LOST, step=1, nodes=("n3",))])
+    launcher.acts.append(ends(JobState.LOST, step=2, nodes=("n1",)))
+    with pytest.raises(SystemError):
+        run(folder, launcher, recovery=recovery, observe=die)
+    launcher.acts.append(succeeds)
+    run(folder, launcher, recovery=recovery)
+    assert [job.exclude_nodes for job in launcher.jobs] == [(), ("n3",), ("n1", "n3")]
+    blamed = [detail for event, _, detail in story(folder) if event == "blamed"]
+    assert [detail.split(";")[0] for detail in blamed] == [
+        "n3: a node was lost on n3: scripted",
+        "n1: a node was lost on n1: scripted",
+    ]
+
+
+def test_another_run_of_the_workspace_leaves_them_out_too(tmp_path: Path) -> None:
+    recovery = Recovery(blacklist=Blacklist(tmp_path / "bad-nodes.jsonl"), worlds=(2,))
+    first = StageFolder(tmp_path / "runs" / "a" / "sft", "sft")
+    acts = [ends(JobState.LOST, step=1, nodes=("n3",)), succeeds]
+    run(first, ScriptedLauncher(first, acts), recovery=recovery)
+    second = StageFolder(tmp_path / "runs" / "b" / "sft", "sft")
+    launcher = ScriptedLauncher(second, [succeeds])
+    launcher.cluster = Nodes(frozenset({"n1", "n2", "n3"}), frozenset())
+    run(second, launcher, recovery=recovery)
+    third = StageFolder(tmp_path / "runs" / "c" / "sft", "sft")
+    small = ScriptedLauncher(third, [succeeds])
+    small.cluster = Nodes(frozenset({"n1", "n3"}), frozenset())
+    run(third, small, recovery=recovery)
+    assert launcher.jobs[0].exclude_nodes == ("n3",)
+    assert small.jobs[0].exclude_nodes == (), "better a bad node than a job that never starts"
+
+
+def test_a_job_that_waits_in_vain_is_replaced_by_a_smaller_one(folder: StageFolder) -> None:
+    def waits(launcher: ScriptedLauncher, job: Job) -> JobStatus:
+        return JobStatus(JobState.CANCELLED if launcher.cancelled else JobState.PENDING)
+
+    launcher = ScriptedLauncher(folder, [waits, succeeds])
+    run(folder, launcher, recovery=Recovery(worlds=(2, 1), shrink_after_s=0.01))
+    assert [job.nodes for job in launcher.jobs] == [2, 1]
+    assert ("decided", 1, "a new job on 1 nodes") in story(folder)
+
+
+def test_the_run_tells_its_story(folder: StageFolder) -> None:
+    def fails(launcher: ScriptedLauncher, job: Job) -> JobStatus:
+        log = EventLog(job.attempt_dir / EVENTS_NAME)
+        log.say("started", generation=1, nodes=("n1", "n2"))
+        save_checkpoint(launcher.folder, 5, 1)
+        ended = Ending(1, 1, Cause.RANK_FAILED, ("n1", "n2"), ("n2",), "ValueError: no", 0, 5)
+        log.say("ended", "ValueError", generation=1, facts=ending_facts(ended))
+        return JobStatus(JobState.FAILED, "rank 1", 1)
+
+    run(folder, ScriptedLauncher(folder, [fails, succeeds]))
+    told = story(folder)
+    assert [event for event, _, _ in told] == [
+        "submitted", "started", "ended", "attempt_ended", "decided", "submitted", "finished",
+    ]  # fmt: skip
+    assert told[3][2] == "a rank failed on n2: ValueError: no; newest checkpoint: step 5"
+    assert told[4][2] == "a new job"
+    outcome = json.loads((folder.attempt(1) / "outcome.json").read_text())
+    assert (outcome["cause"], outcome["decision"]["action"]) == ("rank_failed", "resubmit")
+
+
+def test_a_run_that_was_given_up_starts_with_a_clean_slate(folder: StageFolder) -> None:
+    failing = ends(JobState.FAILED)
+    launcher = ScriptedLauncher(folder, [failing] * 3)
+    with pytest.raises(TrainingFailedError):
+        run(folder, launcher)
+    launcher.acts += [failing, failing, succeeds]
+    assert run(folder, launcher).attempt == 6
+
+
+def test_the_budget_outlives_the_supervisor(folder: StageFolder) -> None:
+    def die_in_third(progress: TrainProgress) -> None:
+        if progress.attempt == 3:
+            raise SystemError("the supervisor dies here")
+
+    launcher = ScriptedLauncher(folder, [ends(JobState.FAILED)] * 9)
+    with pytest.raises(SystemError):
+        run(folder, launcher, observe=die_in_third)
+    with pytest.raises(TrainingFailedError, match="3 attempts in a row"):
+        run(folder, launcher)
+    assert len(launcher.jobs) == 3

@@ -44,6 +44,9 @@ class Job:
     time_limit_s: int = 24 * 3600
     environment: dict[str, str] = field(default_factory=dict)
     exclude_nodes: tuple[str, ...] = ()
+    spares: int = 0  # nodes beside `nodes` that wait for one of them to be lost
+    restarts: int = 0  # of the ranks inside the job before it is given up for another
+    checkpoints: Path | None = None  # where progress shows; None: it cannot be told
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,15 @@ class JobStatus:
     detail: str = ""
     exit_code: int | None = None
     nodes: tuple[str, ...] = ()
+    scheduler_state: str = ""  # the scheduler's own word for an end that it brought about
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """A cluster's nodes by the scheduler's names: all of them, and those that are free now."""
+
+    all: frozenset[str]
+    idle: frozenset[str]
 
 
 class Launcher(Protocol):
@@ -90,4 +102,8 @@ class Launcher(Protocol):
 
     def cancel(self, handle: JobHandle, job: Job) -> None:
         """Ask it to stop (checkpoint, exit 75), then kill what is left."""
+        ...
+
+    def nodes(self) -> Nodes | None:
+        """The nodes that jobs may get; None when nobody can say."""
         ...

@@ -35,6 +35,7 @@ from training.cluster.job import (
     JobHandle,
     JobState,
     JobStatus,
+    Nodes,
 )
 from workspace import publish
 from workspace.errors import DsmError, UserError
@@ -93,6 +94,10 @@ class LocalLauncher:
         left = _signal_members(folder, signal.SIGKILL)
         detail = "its watcher process died" + (f"; {left} left-over processes killed" * bool(left))
         return JobStatus(JobState.LOST, detail)
+
+    def nodes(self) -> Nodes | None:
+        """This machine has no names for anybody to choose from."""
+        return None
 
     def cancel(self, handle: JobHandle, job: Job) -> None:
         """Ask for a checkpoint, wait up to `grace_s`, then end what is left."""

@@ -23,12 +23,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, get_args
 
+from training.attempt_history import OUTCOME_NAME
 from training.cluster.job import TERMINAL, Job, JobHandle, JobState, JobStatus, Launcher
 from training.cluster.local import LocalLauncher
 from training.cluster.render import SPEC_NAME
 from training.cluster.slurm import SlurmLauncher, read_handle
 from training.run_record import RUN_FILE, RunFolder, StageFolder
-from training.supervise import OUTCOME_NAME
 from training.trainers.settings import StageName
 from workspace.errors import MissingToolError, TransientError, UserError, WorkspaceBusyError
 from workspace.locking import stage_lock

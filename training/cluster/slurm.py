@@ -34,6 +34,7 @@ from training.cluster.job import (
     JobHandle,
     JobState,
     JobStatus,
+    Nodes,
 )
 from training.cluster.local import EXIT_NAME, HANDLE_NAME
 from training.cluster.node_agent import FIRST_FAILURE_NAME
@@ -154,6 +155,17 @@ class SlurmLauncher:
             self.client.cancel(handle.job_id)
             self._wait(over, 60.0)
 
+    def nodes(self) -> Nodes | None:
+        """The partition's nodes."""
+        try:
+            listed = self.client.nodes(partition=self.options.partition)
+        except (TransientError, UserError):
+            return None
+        return Nodes(
+            frozenset(node.name for node in listed),
+            frozenset(node.name for node in listed if node.usable and node.state == "idle"),
+        )
+
     def find(self, job: Job) -> str | None:
         """The id of a job with this key that Slurm remembers, or that left its record here."""
         found = [info.job_id for info in self.client.own_jobs(job.key) if _is_ours(info, job)]
@@ -240,7 +252,8 @@ class SlurmLauncher:
         bad = self._bad_nodes(_read_nodes(job.attempt_dir) or (info.nodes if info else ()))
         if bad:
             detail += f"; not usable: {', '.join(bad)}"
-        return JobStatus(JobState.LOST, detail, exit_code, bad)
+        state = info.state if info and info.state in _WHY_LOST else ""
+        return JobStatus(JobState.LOST, detail, exit_code, bad, state)
 
     def _bad_nodes(self, names: tuple[str, ...]) -> tuple[str, ...]:
         if not names:

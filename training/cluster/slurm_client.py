@@ -110,10 +110,11 @@ class SlurmClient:
         except _UnknownJobError:
             return
 
-    def nodes(self, names: Iterable[str] = ()) -> list[NodeInfo]:
-        """State of the named nodes, or of all."""
+    def nodes(self, names: Iterable[str] = (), *, partition: str = "") -> list[NodeInfo]:
+        """State of the named nodes, or of all (of a partition)."""
         chosen = ",".join(names)
         options = ["--nodes", chosen] if chosen else []
+        options += ["--partition", partition] if partition else []
         form = SEPARATOR.join(("%N", "%T", "%E"))
         listing = self._retry(
             lambda: self._run("sinfo", "--noheader", "--Node", "--format", form, *options)

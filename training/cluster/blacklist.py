@@ -1,0 +1,151 @@
+"""Nodes that training jobs of this workspace stay away from, and for how long.
+
+Truth is a log of offences, `<workspace>/bad-nodes.jsonl`, to which every supervisor appends; what
+follows from it is computed:
+
+    avoided(offences, now) -> {"node7": 1767225600.0}      until when, in seconds of the epoch
+
+An offence keeps a node out for a day. Each earlier one doubles that, up to 30 days, and counts
+half as much for every week that has passed: a node that fails again and again (a lemon) stays out
+for longer, one bad day is forgotten. `forgive` ends it at once, after a repair.
+
+Not covered: draining nodes in Slurm, which is its operators' decision.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from workspace import publish
+
+DAY_S = 86_400.0
+
+
+class Offence(NamedTuple):
+    """A line of the log. `cause` "forgiven" clears what came before it."""
+
+    time: float
+    node: str
+    cause: str
+    run: str = ""
+    attempt: int = 0
+    generation: int = 0
+    detail: str = ""
+
+
+class Terms(NamedTuple):
+    """How long a node stays out."""
+
+    first_s: float = DAY_S
+    longest_s: float = 30 * DAY_S
+    half_life_s: float = 7 * DAY_S
+
+
+FORGIVEN = "forgiven"
+
+
+def score(offences: Iterable[Offence], node: str, now: float, terms: Terms = Terms()) -> float:  # noqa: B008
+    """Offences of `node` up to `now`, each halved for every half-life since."""
+    counted = _since_forgiven(offences, node, now)
+    return sum(float(0.5 ** ((now - offence.time) / terms.half_life_s)) for offence in counted)
+
+
+def avoided(
+    offences: Iterable[Offence],
+    now: float,
+    terms: Terms = Terms(),  # noqa: B008
+) -> dict[str, float]:
+    """Nodes to stay away from at `now`, and until when."""
+    known = list(offences)
+    found = {}
+    for node in sorted({offence.node for offence in known}):
+        until = max(
+            (
+                offence.time + _sentence(known, offence, terms)
+                for offence in _since_forgiven(known, node, now)
+            ),
+            default=0.0,
+        )
+        if until > now:
+            found[node] = until
+    return found
+
+
+def bearable(avoided: Mapping[str, float], nodes: frozenset[str], wanted: int) -> tuple[str, ...]:
+    """Those of `avoided` (node -> until when) that a job of `wanted` nodes can do without, out of
+    a cluster of `nodes`. Where too few would be left, those that come back soonest are taken."""
+    longest_first = sorted(avoided, key=lambda node: (-avoided[node], node))
+    absent = sum(node not in nodes for node in avoided)
+    can_spare = max(0, len(nodes) - wanted) + absent
+    return tuple(sorted(longest_first[:can_spare]))
+
+
+def _sentence(known: list[Offence], offence: Offence, terms: Terms) -> float:
+    earlier = score(known, offence.node, offence.time, terms) - 1.0
+    return float(min(terms.longest_s, terms.first_s * 2.0 ** max(0.0, earlier)))
+
+
+def _since_forgiven(offences: Iterable[Offence], node: str, now: float) -> list[Offence]:
+    counted: list[Offence] = []
+    for offence in sorted(offences):
+        if offence.node == node and offence.time <= now:
+            counted = [] if offence.cause == FORGIVEN else [*counted, offence]
+    return counted
+
+
+class Blacklist:
+    """The log on disk. Several supervisors may use it at once."""
+
+    def __init__(self, path: Path, terms: Terms = Terms()) -> None:  # noqa: B008
+        self.path = path
+        self.terms = terms
+
+    def offences(self) -> list[Offence]:
+        """All lines that are whole."""
+        try:
+            lines = self.path.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        return [offence for line in lines if (offence := _parse(line))]
+
+    def avoided(self, now: float) -> dict[str, float]:
+        """Nodes to stay away from at `now`, and until when."""
+        return avoided(self.offences(), now, self.terms)
+
+    def add(self, offence: Offence) -> bool:
+        """Record it, unless it is known (a supervisor may die right after); whether it was new."""
+        known = {_identity(seen) for seen in self.offences()}
+        if _identity(offence) in known:
+            return False
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        line = json.dumps(offence._asdict(), ensure_ascii=False) + "\n"
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        with publish.naming(self.path):
+            try:
+                os.write(descriptor, line.encode("utf-8"))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        return True
+
+    def forgive(self, node: str, now: float) -> None:
+        """Let jobs run on `node` again."""
+        self.add(Offence(now, node, FORGIVEN))
+
+
+def _identity(offence: Offence) -> tuple[object, ...]:
+    if offence.run:
+        return (offence.run, offence.attempt, offence.generation, offence.node)
+    return (offence.time, offence.node, offence.cause)
+
+
+def _parse(line: str) -> Offence | None:
+    # A machine that lost power may leave a torn or empty block in an appended file.
+    try:
+        return Offence(**json.loads(line))
+    except (ValueError, TypeError):
+        return None
