@@ -1,4 +1,4 @@
-"""CPU seconds per page of ingest by step, beside other tools, and what Prefect adds to it.
+"""CPU seconds per page of ingest by step, beside other tools.
 
     python -m benchmarks.ingest.speed [--short]
 
@@ -9,8 +9,6 @@ of the same PDF pages; none of them renders, finds tables or writes anything.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -27,7 +25,6 @@ from workspace import stage
 from workspace.manifest import Manifest
 
 SHORT_PAGES = 6
-REPOSITORY = Path(__file__).resolve().parents[2]
 # docling's own figure (docs/usage/gpu.md): 1.2 to 1.5 pages a second with 16 threads.
 DOCLING_THREAD_S = 16 / 1.35
 
@@ -55,7 +52,6 @@ def main() -> int:
         add_fast(report, fast, peers)
         full = ingest_files(place / "full", files)
         add_full(report, full)
-        add_overhead(report, fast, place / "flow", files, full)
     report.notes.append(
         f"{len(files)} documents, {full.pages} pages; a page is a row of the table pages"
     )
@@ -103,27 +99,6 @@ def _add_steps(report: Report, name: str, run: Run) -> None:
         report.add(f"{name}: {step}", seconds / run.pages, "CPU-s/page")
     rest = run.cpu_s - parsing
     report.add(f"{name}: all else (start, hashing, publishing)", rest / run.pages, "CPU-s/page")
-
-
-def add_overhead(
-    report: Report, library: Run, workspace: Path, files: Sequence[Path], full: Run
-) -> None:
-    """CPU of the flow's command over the library's, as a share of the full ladder."""
-    flags = [flag for name, value in FAST.items() for flag in (f"--{name}", value)]
-    command = [
-        sys.executable, "-m", "flows.ingest", "--workspace", str(workspace),
-        *(flag.replace("_", "-") if flag.startswith("--") else flag for flag in flags),
-        *map(str, files),
-    ]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    with cpu_seconds() as spent:
-        done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False)
-    if done.returncode not in (0, 3):
-        raise SystemExit(f"the flow failed with {done.returncode}")
-    extra = spent[0] - library.cpu_s
-    report.add("Prefect, server and command line, once a run", extra, "CPU-s")
-    share = 100 * extra / full.cpu_s
-    report.add("that, of the full ladder's CPU", share, "%", target="" if report.short else "<= 3")
 
 
 def measure_peers(pdfs: Sequence[Path]) -> dict[str, float]:
