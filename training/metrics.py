@@ -32,7 +32,8 @@ class StepMetrics:
     grad_norm: float
     tokens: int  # in this step, all ranks, without padding
     seconds: float  # wall time of this step, all work between two steps included
-    # rlvr: reward, reward_std, frac_reward_zero_std, no_verdict_rate, ...; sft: entropy, ...
+    # rlvr: reward, reward_std, frac_reward_zero_std, no_verdict_rate, ...; sft: entropy, ...;
+    # eval_loss in the steps that were followed by an evaluation
     extra: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -79,6 +80,13 @@ def read_metrics(run: Path, stage: str | None = None) -> list[StepMetrics]:
                 kept.append(step)
         steps += kept
     return steps
+
+
+def seconds_spent(stage: Path) -> float:
+    """Seconds of all steps of a stage's folder, those trained again after a crash included."""
+    return sum(
+        step.seconds for path in _attempt_files(stage) for step in MetricsFollower(path).new()
+    )
 
 
 def _attempt_files(stage: Path) -> list[Path]:

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from training import checkpoints, metrics
+from training.trainers import model_io
+from training.trainers.limits import HourLimit, evaluations_without_gain
+from training.trainers.save_interval import SaveSchedule
 from training.trainers.spec import TrainSpec
-from training.trainers.stopping import StopRequest
+from training.trainers.stopping import StopRequest, of_rank_zero
 from workspace.errors import UserError
 from workspace.memory import trim_heap
 
 TRIM_EVERY_STEPS = 4
+SAVE_INTERVAL_NAME = "save_interval.json"  # in the stage's folder
 _OWN_FIELDS = {"loss", "learning_rate", "grad_norm", "epoch", "num_tokens", "step_time"}
 
 
@@ -25,6 +30,8 @@ class Progress:
 
     def __init__(self) -> None:
         self.stopped = False
+        self.ended_by = "budget"
+        self.steps = 0
         self.tokens = 0
         self.last: dict[str, float] = {}
 
@@ -36,42 +43,135 @@ class Callbacks(NamedTuple):
 
 def make_callbacks(spec: TrainSpec, stop: StopRequest, *, epochs: float) -> Callbacks:
     """The callbacks in the order in which they must run. `epochs`: passes when all is done."""
+    progress = Progress()
+    added = [
+        _stopping(spec, stop, progress),
+        _early_end(spec, progress),
+        _saving(spec, progress),
+        _metrics(spec, progress, epochs),
+        _free_memory(spec),
+    ]
+    return Callbacks(progress, added)
+
+
+def _stopping(spec: TrainSpec, stop: StopRequest, progress: Progress) -> Any:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-    progress = Progress()
-
     class StopAtStepBorder(TrainerCallback):  # type: ignore[misc]
-        """Checkpoint and leave the loop when any rank was asked to."""
+        """Leave the loop when any rank was asked to, or when the stage's hours are used up."""
+
+        def __init__(self) -> None:
+            self._hours = HourLimit(spec)
+
+        def on_train_begin(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        ) -> None:
+            self._hours.start()
 
         def on_step_end(
             self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
         ) -> None:
+            progress.steps = state.global_step
             if state.global_step >= state.max_steps:
-                # The model itself is published next; a checkpoint would cost three times its size.
-                control.should_save = False
-            elif stop.agreed():
+                return
+            if stop.agreed():
                 progress.stopped = True
-                control.should_save = True
+                control.should_training_stop = True
+            elif self._hours.is_up():
+                progress.ended_by = "hours"
                 control.should_training_stop = True
 
-    class CompleteCheckpoints(TrainerCallback):  # type: ignore[misc]
-        """Mark a save complete once every rank has written its part, then tidy up."""
+    return StopAtStepBorder()
+
+
+def _early_end(spec: TrainSpec, progress: Progress) -> Any:
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+    class EndWithoutGain(TrainerCallback):  # type: ignore[misc]
+        """Keep the best weights, and end after `patience` evaluations without a lower loss."""
+
+        def on_evaluate(
+            self,
+            args: TrainingArguments,
+            state: TrainerState,
+            control: TrainerControl,
+            model: Any = None,
+            **_: Any,
+        ) -> None:
+            if not spec.keeps_best:
+                return
+            # A checkpoint holds the history, so that a resumed run counts on.
+            losses = [entry["eval_loss"] for entry in state.log_history if "eval_loss" in entry]
+            behind = evaluations_without_gain(losses)
+            if behind == 0 and state.is_world_process_zero:
+                model_io.keep_best(spec, model)
+            if behind >= spec.evaluation.patience and not progress.stopped:
+                progress.ended_by = "patience"
+                control.should_training_stop = True
+
+    return EndWithoutGain()
+
+
+def _saving(spec: TrainSpec, progress: Progress) -> Any:
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+    class SaveInTime(TrainerCallback):  # type: ignore[misc]
+        """Save when it is due; mark a save complete once every rank has written its part."""
+
+        def on_train_begin(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        ) -> None:
+            self._schedule = SaveSchedule(
+                spec.checkpoint_every_steps,
+                spec.mtbf_s,
+                spec.stage_dir / SAVE_INTERVAL_NAME,
+                writes=state.is_world_process_zero,
+                agree=of_rank_zero,
+            )
+
+        def on_step_begin(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        ) -> None:
+            self._step_began = time.monotonic()
+
+        def on_step_end(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        ) -> None:
+            self._save_began = time.monotonic()
+            due = self._schedule.is_due(state.global_step, self._save_began - self._step_began)
+            if control.should_training_stop:
+                # The model itself is published next, unless the run is to go on; a checkpoint
+                # would cost three times its size.
+                due = progress.stopped
+            control.should_save = due
+
+        def on_evaluate(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        ) -> None:
+            self._save_began = time.monotonic()
 
         def on_save(
             self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
         ) -> None:
             wait_for_all_ranks()
-            if not state.is_world_process_zero:
-                return
-            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            checkpoints.complete(
-                folder,
-                step=state.global_step,
-                attempt=spec.attempt,
-                world_size=args.world_size,
-                attempts=spec.attempt_dir.parent,
-            )
-            checkpoints.prune(spec.checkpoints, keep=spec.keep_checkpoints, attempt=spec.attempt)
+            if state.is_world_process_zero:
+                checkpoints.complete(
+                    Path(args.output_dir) / f"checkpoint-{state.global_step}",
+                    step=state.global_step,
+                    attempt=spec.attempt,
+                    world_size=args.world_size,
+                    attempts=spec.attempt_dir.parent,
+                )
+                checkpoints.prune(
+                    spec.checkpoints, keep=spec.keep_checkpoints, attempt=spec.attempt
+                )
+            self._schedule.saved(state.global_step, time.monotonic() - self._save_began)
+
+    return SaveInTime()
+
+
+def _metrics(spec: TrainSpec, progress: Progress, epochs: float) -> Any:
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
     class WriteMetrics(TrainerCallback):  # type: ignore[misc]
         """Append each step's figures to the attempt's metrics file."""
@@ -79,6 +179,7 @@ def make_callbacks(spec: TrainSpec, stop: StopRequest, *, epochs: float) -> Call
         def __init__(self) -> None:
             self._since = time.monotonic()
             self._tokens_seen = 0
+            self._held: metrics.StepMetrics | None = None
 
         def on_train_begin(
             self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
@@ -123,8 +224,33 @@ def make_callbacks(spec: TrainSpec, stop: StopRequest, *, epochs: float) -> Call
             )
             self._since, self._tokens_seen = now, seen
             progress.tokens += step.tokens
+            if control.should_evaluate:
+                self._held = step  # its line waits for the evaluation, which comes next
+            else:
+                self._write(step)
+
+        def on_evaluate(
+            self,
+            args: TrainingArguments,
+            state: TrainerState,
+            control: TrainerControl,
+            metrics: dict[str, float],
+            **_: Any,
+        ) -> None:
+            if self._held is not None:
+                loss = {"eval_loss": float(metrics["eval_loss"])}
+                self._write(replace(self._held, extra={**self._held.extra, **loss}))
+                self._held = None
+
+        def _write(self, step: metrics.StepMetrics) -> None:
             progress.last = {"loss": step.loss, **step.extra}
             metrics.append(spec.attempt_dir / metrics.METRICS_NAME, step)
+
+    return WriteMetrics()
+
+
+def _free_memory(spec: TrainSpec) -> Any:
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
     class ReturnFreeMemory(TrainerCallback):  # type: ignore[misc]
         """Give the heap's free pages back now and then: steps of other lengths fragment it."""
@@ -135,8 +261,7 @@ def make_callbacks(spec: TrainSpec, stop: StopRequest, *, epochs: float) -> Call
             if not spec.use_gpu and state.global_step % TRIM_EVERY_STEPS == 0:
                 trim_heap()
 
-    added = [StopAtStepBorder(), CompleteCheckpoints(), WriteMetrics(), ReturnFreeMemory()]
-    return Callbacks(progress, added)
+    return ReturnFreeMemory()
 
 
 def wait_for_all_ranks() -> None:

@@ -7,6 +7,7 @@ the attempt's `error.json`), anything else: try again from the last checkpoint.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 
 from training import checkpoints
 from training.cluster.job import EXIT_DONE, EXIT_NEVER_AGAIN, EXIT_RESUME
+from training.trainers.callbacks import Progress, wait_for_all_ranks
+from training.trainers.model_io import BEST_NAME, trained_model
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
 from workspace import publish
@@ -63,23 +66,56 @@ def publish_model(spec: TrainSpec, model: Any, tokenizer: Any, outcome: StageOut
         for path in folder.iterdir():
             path.chmod(0o644)  # transformers writes weights readable by their owner alone
     publish.write_text(spec.result_file, outcome.model_dump_json(indent=2) + "\n")
+    shutil.rmtree(spec.stage_dir / BEST_NAME, ignore_errors=True)
+
+
+def finish(
+    spec: TrainSpec,
+    progress: Progress,
+    trainer: Any,
+    tokenizer: Any,
+    *,
+    rows: int,
+    rejects: dict[str, int],
+) -> StageOutcome | None:
+    """Publish what a Hugging Face trainer trained; None when it was stopped. Call on every rank."""
+    if progress.stopped:
+        wait_for_all_ranks()
+        return None
+    outcome = StageOutcome(
+        stage=spec.stage,
+        attempt=spec.attempt,
+        steps=trainer.state.global_step,
+        rows=rows,
+        rejects=rejects,
+        tokens=progress.tokens,
+        last=progress.last,
+        ended_by=progress.ended_by,
+    )
+    if trainer.is_world_process_zero():
+        publish_model(spec, trained_model(spec, trainer.model), tokenizer, outcome)
+    wait_for_all_ranks()
+    return outcome
 
 
 def common_arguments(spec: TrainSpec) -> dict[str, Any]:
-    """Arguments that SFT and GRPO share."""
+    """Arguments that the Hugging Face trainers share."""
     return {
         "output_dir": str(checkpoints.writer_folder(spec.checkpoints, spec.attempt)),
         "use_cpu": not spec.use_gpu,
         "ddp_backend": "gloo" if world_size() > 1 and not spec.use_gpu else None,
         "ddp_find_unused_parameters": False if world_size() > 1 else None,
         "bf16": spec.precision == "bf16",
-        "gradient_checkpointing": spec.use_gpu,
+        "gradient_checkpointing": spec.layout.activation_checkpointing != "none",
+        "gradient_checkpointing_kwargs": {"use_reentrant": False},
         "seed": spec.seed,
         "data_seed": spec.seed,
-        "save_strategy": "steps",
-        "save_steps": spec.checkpoint_every_steps,
+        "save_strategy": "no",  # a callback says when
         # Ours runs after a save is complete; the trainer's would delete the last good one before.
         "save_total_limit": None,
+        "eval_strategy": "steps" if spec.evaluates else "no",
+        "eval_steps": spec.evaluation.every_steps if spec.evaluates else None,
+        "prediction_loss_only": True,
         "logging_strategy": "steps",
         "logging_steps": 1,
         # The default shows the mean of earlier steps in place of a loss that is not a number.

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from training.data.reward import dsm_reward
 from training.trainers import entry
-from training.trainers.callbacks import Callbacks, make_callbacks, wait_for_all_ranks
-from training.trainers.model_io import load_model, load_tokenizer
+from training.trainers.callbacks import Callbacks, make_callbacks
+from training.trainers.model_io import adapter_config, load_model, load_tokenizer
 from training.trainers.rows import prompt_tokens, read_view
 from training.trainers.sample_order import shuffled_passes
 from training.trainers.settings import RlvrSettings
@@ -38,27 +38,19 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
     rows = read_view(spec.data, REQUIRED)
     tokenizer = load_tokenizer(spec.parent)
     prompts = usable_prompts(spec, tokenizer, rows)
-    wanted = spec.rlvr.steps * spec.rlvr.prompts_per_step
+    wanted = planned_steps(spec.rlvr) * spec.rlvr.prompts_per_step
     order = shuffled_passes(len(prompts.rows), wanted, spec.seed)
     callbacks = make_callbacks(spec, stop, epochs=wanted / len(prompts.rows))
     trainer = make_trainer(spec, tokenizer, [prompts.rows[row] for row in order], callbacks)
     trainer.train(resume_from_checkpoint=entry.resume_path(spec))
-    if callbacks.progress.stopped:
-        wait_for_all_ranks()
-        return None
-    outcome = StageOutcome(
-        stage="rlvr",
-        attempt=spec.attempt,
-        steps=spec.rlvr.steps,
+    return entry.finish(
+        spec,
+        callbacks.progress,
+        trainer,
+        load_tokenizer(spec.parent),
         rows=len(prompts.rows),
         rejects=prompts.rejects,
-        tokens=callbacks.progress.tokens,
-        last=callbacks.progress.last,
     )
-    if trainer.is_world_process_zero():
-        entry.publish_model(spec, trainer.model, load_tokenizer(spec.parent), outcome)
-    wait_for_all_ranks()
-    return outcome
 
 
 def usable_prompts(spec: TrainSpec, tokenizer: Any, rows: list[dict[str, Any]]) -> Prompts:
@@ -83,11 +75,12 @@ def make_trainer(
 
     settings = spec.rlvr
     return GRPOTrainer(
-        model=load_model(spec.parent, spec.seed),
+        model=load_model(spec),
+        peft_config=adapter_config(spec),
         reward_funcs=[verified_reward],
         args=GRPOConfig(
             **entry.common_arguments(spec),
-            max_steps=settings.steps,
+            max_steps=planned_steps(settings),
             per_device_train_batch_size=completions_per_rank(settings, entry.world_size()),
             gradient_accumulation_steps=1,
             num_generations=settings.generations,
@@ -104,6 +97,11 @@ def make_trainer(
         processing_class=tokenizer,
         callbacks=callbacks.callbacks,
     )
+
+
+def planned_steps(settings: RlvrSettings) -> int:
+    """Optimizer steps of the stage."""
+    return min(settings.steps, settings.max_steps or settings.steps)
 
 
 def completions_per_rank(settings: RlvrSettings, world_size: int) -> int:

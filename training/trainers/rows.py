@@ -5,15 +5,18 @@ Reads the columns of `views/trl_sft`: `prompt` and `completion`, lists of {role,
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow.parquet as pq
 
+from training.trainers.spec import TrainSpec
 from workspace.errors import UserError
 
+T = TypeVar("T")
 IGNORED = -100  # label of a token that the loss skips
 
 
@@ -42,6 +45,33 @@ def read_view(files: Sequence[Path], required: Sequence[str]) -> list[dict[str, 
             raise UserError(f"training data {path} lacks the column(s) {', '.join(missing)}")
         rows += table.to_pylist()
     return rows
+
+
+def with_evaluation(
+    spec: TrainSpec, rows: list[T], usable: Callable[[list[dict[str, Any]]], list[T]]
+) -> tuple[list[T], list[T]]:
+    """The rows to train on and those to evaluate on, each as `usable` makes them of a view's rows.
+
+    The latter are of the validation split, or, where the spec has no such file, a seeded share of
+    `rows`. Raises `UserError` when there are none.
+    """
+    if not spec.evaluates:
+        return rows, []
+    limit = spec.evaluation.max_rows
+    order = list(range(len(rows)))
+    random.Random(f"held-out:{spec.seed}").shuffle(order)
+    if spec.eval_data:
+        held = usable(read_view(spec.eval_data, ()))
+    else:
+        count = round(spec.evaluation.held_out_share * len(rows))
+        held = [rows[at] for at in order[:count]]
+        rows = [rows[at] for at in sorted(order[count:])]
+    if not held or not rows:
+        raise UserError(
+            "evaluation: no row is left for it; raise evaluation.held_out_share, or set "
+            "evaluation.every_steps to 0"
+        )
+    return rows, held[:limit]
 
 
 def tokenize_rows(tokenizer: Any, rows: Iterable[dict[str, Any]], max_length: int) -> TokenRows:

@@ -22,6 +22,14 @@ class StepPlan(NamedTuple):
     steps: int
     epochs: float
 
+    def at_most(self, steps: int) -> StepPlan:
+        """The same plan, ended after `steps` (0: not)."""
+        if not steps or steps >= self.steps:
+            return self
+        share = steps / self.steps
+        order = self.order[: steps * len(self.order) // self.steps]
+        return StepPlan(order, steps, self.epochs * share)
+
 
 def plan_steps(
     lengths: Sequence[int], *, rows_per_step: int, epochs: float, token_budget: int, seed: int

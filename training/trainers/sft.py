@@ -3,9 +3,9 @@
     python -m training.trainers.sft SPEC.json          (one rank; more through torchrun)
 
 In: a model folder and `views/trl_sft` (prompt, completion). Out: `<stage>/model/`, checkpoints,
-`metrics.jsonl`, `result.json` last. All weights are trained; they are kept in fp32 and the
-arithmetic is bf16 (`precision: bf16`), because pure bf16 weights lose AdamW's small updates: on
-SmolLM2-135M they learned 150 facts to 40 % where fp32 weights reached 88 %.
+`metrics.jsonl`, `result.json` last. Weights that are trained are kept in fp32 and the arithmetic is
+bf16 (`precision: bf16`), because pure bf16 weights lose AdamW's small updates: on SmolLM2-135M they
+learned 150 facts to 40 % where fp32 weights reached 88 %.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 from training.trainers import entry
 from training.trainers.bounded_sft import make_bounded_trainer
-from training.trainers.callbacks import Callbacks, make_callbacks, wait_for_all_ranks
-from training.trainers.model_io import load_model, load_tokenizer
-from training.trainers.rows import TokenRows, read_view, tokenize_rows
+from training.trainers.callbacks import Callbacks, make_callbacks
+from training.trainers.model_io import adapter_config, load_model, load_tokenizer
+from training.trainers.rows import TokenRow, TokenRows, read_view, tokenize_rows, with_evaluation
 from training.trainers.sample_order import StepPlan, plan_steps
 from training.trainers.settings import SftSettings
 from training.trainers.spec import StageOutcome, TrainSpec
@@ -30,32 +30,27 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
     rows = read_view(spec.data, ("prompt", "completion"))
     tokenizer = load_tokenizer(spec.parent)
     tokens = usable_rows(spec, tokenizer, rows)
+    learned, held = with_evaluation(
+        spec, tokens.rows, lambda unseen: usable_rows(spec, tokenizer, unseen).rows
+    )
     plan = plan_steps(
-        [len(row.input_ids) for row in tokens.rows],
+        [len(row.input_ids) for row in learned],
         rows_per_step=spec.sft.rows_per_step,
         epochs=spec.sft.epochs,
         token_budget=spec.sft.token_budget,
         seed=spec.seed,
-    )
+    ).at_most(spec.sft.max_steps)
     callbacks = make_callbacks(spec, stop, epochs=plan.epochs)
-    trainer = make_trainer(spec, tokenizer, tokens, plan, callbacks)
+    trainer = make_trainer(spec, tokenizer, learned, held, plan, callbacks)
     trainer.train(resume_from_checkpoint=entry.resume_path(spec))
-    if callbacks.progress.stopped:
-        wait_for_all_ranks()
-        return None
-    outcome = StageOutcome(
-        stage="sft",
-        attempt=spec.attempt,
-        steps=plan.steps,
-        rows=len(tokens.rows),
+    return entry.finish(
+        spec,
+        callbacks.progress,
+        trainer,
+        tokenizer,
+        rows=len(learned),
         rejects=tokens.rejects,
-        tokens=callbacks.progress.tokens,
-        last=callbacks.progress.last,
     )
-    if trainer.is_world_process_zero():
-        entry.publish_model(spec, trainer.model, tokenizer, outcome)
-    wait_for_all_ranks()
-    return outcome
 
 
 def usable_rows(spec: TrainSpec, tokenizer: Any, rows: list[dict[str, Any]]) -> TokenRows:
@@ -82,28 +77,24 @@ def rows_per_rank(settings: SftSettings, world_size: int) -> int:
 def make_trainer(
     spec: TrainSpec,
     tokenizer: Any,
-    tokens: TokenRows,
+    rows: list[TokenRow],
+    held: list[TokenRow],
     plan: StepPlan,
     callbacks: Callbacks,
 ) -> Any:
-    """TRL's trainer over the planned order."""
-    from datasets import Dataset
+    """TRL's trainer over the planned order of `rows`; `held` are evaluated on."""
     from trl import SFTConfig
 
-    rows = Dataset.from_dict(
-        {
-            "input_ids": [row.input_ids for row in tokens.rows],
-            "labels": [row.labels for row in tokens.rows],
-        }
-    )
     settings = spec.sft
     return make_bounded_trainer(
         settings.tokens_per_forward,
-        model=load_model(spec.parent, spec.seed),
+        model=load_model(spec),
+        peft_config=adapter_config(spec),
         args=SFTConfig(
             **entry.common_arguments(spec),
             max_steps=plan.steps,
             per_device_train_batch_size=rows_per_rank(settings, entry.world_size()),
+            per_device_eval_batch_size=max(1, settings.tokens_per_forward // settings.max_length),
             gradient_accumulation_steps=1,  # a step is split by tokens instead
             learning_rate=settings.learning_rate,
             weight_decay=settings.weight_decay,
@@ -115,9 +106,21 @@ def make_trainer(
             dataset_kwargs={"skip_prepare_dataset": True},
             max_length=None,
         ),
-        train_dataset=rows.select(plan.order),
+        train_dataset=_as_dataset(rows).select(plan.order),
+        eval_dataset=_as_dataset(held) if held else None,
         processing_class=tokenizer,
         callbacks=callbacks.callbacks,
+    )
+
+
+def _as_dataset(rows: list[TokenRow]) -> Any:
+    from datasets import Dataset
+
+    return Dataset.from_dict(
+        {
+            "input_ids": [row.input_ids for row in rows],
+            "labels": [row.labels for row in rows],
+        }
     )
 
 

@@ -59,6 +59,16 @@ class TrainSpec(BaseModel):
         return self.settings.backend
 
     @property
+    def evaluates(self) -> bool:
+        """Whether the loss on unseen rows is measured (answers of rlvr are judged as they come)."""
+        return self.stage != "rlvr" and self.evaluation.every_steps > 0
+
+    @property
+    def keeps_best(self) -> bool:
+        """Whether the weights of the lowest such loss are published instead of the last."""
+        return self.evaluates and self.evaluation.patience > 0
+
+    @property
     def checkpoints(self) -> Path:
         return self.stage_dir / "checkpoints"
 

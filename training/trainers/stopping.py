@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from training.cluster.job import STOP_FILE
 
@@ -31,15 +32,37 @@ class StopRequest:
 
     def agreed(self) -> bool:
         """Whether any rank knows of one. All ranks must call it at the same step."""
-        import torch
-        import torch.distributed as dist
-
-        if not (dist.is_available() and dist.is_initialized()):
-            return self.seen_here()
-        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-        flag = torch.tensor([int(self.seen_here())], device=device)
-        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
-        return bool(flag.item())
+        return any_rank(self.seen_here())
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signalled = True
+
+
+def any_rank(flag: bool) -> bool:
+    """Whether `flag` is set on any rank. All ranks must call it at the same step."""
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_initialized()):
+        return flag
+    value = _on_device(float(flag))
+    dist.all_reduce(value, op=dist.ReduceOp.MAX)
+    return bool(value.item())
+
+
+def of_rank_zero(number: float) -> float:
+    """Rank 0's number, on every rank. All ranks must call it at the same step."""
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_initialized()):
+        return number
+    value = _on_device(number)
+    dist.broadcast(value, src=0)
+    return float(value.item())
+
+
+def _on_device(number: float) -> Any:
+    import torch
+    import torch.distributed as dist
+
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    return torch.tensor([number], dtype=torch.float64, device=device)
