@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from flows._api import PACKAGES, prefect_api
@@ -71,6 +72,7 @@ class Door(Generic[ConfigT, ResultT]):
     preview: Callable[[ConfigT], str]
     summarise: Callable[[ResultT], Summary]
     module: str = ""  # default flows.<name>
+    recipes: Path | None = None  # folder of YAML files for --recipe
 
     def flow(self) -> Callable[[dict[str, Any]], ResultT]:
         """The Prefect flow, called with the settings by name; importing it imports Prefect."""
@@ -104,7 +106,7 @@ def stage_door(
 def main(door: Door[ConfigT, Any], arguments: Sequence[str] | None = None) -> int:
     """Run `door` for a command line; returns the exit code."""
     prog = f"python -m {door.module or f'flows.{door.name}'}"
-    parser = FlagParser(prog, door.config, door.about, EXIT_CODES)
+    parser = FlagParser(prog, door.config, door.about, EXIT_CODES, recipes=door.recipes)
     _log_to_terminal()
     try:
         invocation = parser.parse(sys.argv[1:] if arguments is None else arguments)

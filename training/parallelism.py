@@ -17,9 +17,11 @@ from typing import NamedTuple
 from training.planner.calibration import load
 from training.planner.hardware import GpuGroup, machine_of
 from training.planner.layout import Job as PlannedJob
-from training.planner.layout import Layout
+from training.planner.layout import Layout, Sharding
+from training.planner.memory import peak_memory
 from training.planner.search import Candidate, plan_layouts
 from training.planner.shape import read_shape
+from training.planner.speed import estimate
 from training.trainers.settings import (
     AdapterSettings,
     Backend,
@@ -34,7 +36,7 @@ from training.trainers.settings import (
 )
 from workspace.errors import UserError
 
-_SHARDING = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3}
+_SHARDING: tuple[Sharding, ...] = ("none", "zero1", "zero2", "zero3")  # by `zero`
 _ABLE = {
     "trl": "copies of the whole model (dp_replicate)",
     "fsdp": "data parallelism (dp_shard, dp_replicate)",
@@ -88,7 +90,7 @@ def resolve_layout(
         if demand.backend == "fsdp":
             return ParallelLayout(dp_shard=ranks)
         return ParallelLayout(dp_replicate=ranks, zero=0)
-    return _plan(settings, demand, model, nodes, processes_per_node)
+    return _translate(plan_of(settings, demand, model, nodes, processes_per_node).layout)
 
 
 def _check(settings: ParallelismSettings, demand: Demand, ranks: int) -> ParallelLayout:
@@ -114,14 +116,18 @@ def _can(backend: Backend, layout: ParallelLayout) -> bool:
     return layout.is_data_parallel and (backend == "fsdp" or layout.dp_shard == 1)
 
 
-def _plan(
+def plan_of(
     settings: ParallelismSettings,
     demand: Demand,
     model: Path | str,
     nodes: int,
     processes_per_node: int,
-) -> ParallelLayout:
-    """The planner's first choice among what the trainer can do."""
+) -> Candidate:
+    """Memory and speed of the layout on the GPUs that the settings describe.
+
+    With `auto`, of the planner's first choice among what the trainer can do. Raises `UserError`
+    when nothing fits.
+    """
     machine = machine_of(
         GpuGroup(
             gpu=settings.gpu,
@@ -138,13 +144,19 @@ def _plan(
         arithmetic=demand.precision,
         method=demand.adapter.method,
         lora_rank=demand.adapter.rank,
+        fused=demand.backend == "external",  # TRL and our loop run the model uncompiled
     )
-    plan = plan_layouts(read_shape(str(model)), job, machine, load())
+    shape = read_shape(str(model))
+    if settings.mode == "given":
+        layout = _planned(settings)
+        constants = load()
+        memory = peak_memory(shape, job, layout, constants)
+        return Candidate(layout, memory, estimate(shape, job, layout, machine, constants))
+    plan = plan_layouts(shape, job, machine, load())
     best = plan.best  # also the error that names the nearest miss when nothing fits at all
     for candidate in plan.candidates:
-        layout = _translate(candidate)
-        if candidate.layout.ep == 1 and _can(demand.backend, layout):
-            return layout
+        if candidate.layout.ep == 1 and _can(demand.backend, _translate(candidate.layout)):
+            return candidate
     raise UserError(
         f"{demand.stage}: the {demand.backend} trainer does {_ABLE.get(demand.backend, '')} alone, "
         f"which does not fit {machine.gpus} x {machine.gpu.name} ({machine.memory_gib:g} GiB); "
@@ -160,9 +172,8 @@ def _cure(demand: Demand) -> str:
     return f"{', '.join(cures[:-1])} or {cures[-1]}".capitalize() + "."
 
 
-def _translate(candidate: Candidate) -> ParallelLayout:
+def _translate(layout: Layout) -> ParallelLayout:
     """The planner's layout in the degrees of the trainers."""
-    layout: Layout = candidate.layout
     shard = 1
     if layout.sharding != "none":
         # A shard group counts context-parallel ranks, which hold the same weights.
@@ -174,7 +185,24 @@ def _translate(candidate: Candidate) -> ParallelLayout:
         tp=layout.tp,
         pp=layout.pp,
         cp=layout.cp,
-        zero=_SHARDING[layout.sharding],
+        zero=_SHARDING.index(layout.sharding),
         micro_batch=layout.micro_batch,
         activation_checkpointing=kept if kept in ("none", "selective") else "full",
+    )
+
+
+def _planned(settings: ParallelismSettings) -> Layout:
+    """The trainers' degrees in the planner's form."""
+    dp = settings.dp_shard * settings.dp_replicate
+    sharded = settings.dp_shard > 1 and settings.zero > 0
+    group = settings.dp_shard * settings.cp if sharded and settings.dp_replicate > 1 else 0
+    return Layout(
+        dp=dp,
+        tp=settings.tp,
+        pp=settings.pp,
+        cp=settings.cp,
+        micro_batch=settings.micro_batch,
+        sharding=_SHARDING[settings.zero] if sharded else "none",
+        shard_group=group,
+        checkpointing=settings.activation_checkpointing,
     )

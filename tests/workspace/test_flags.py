@@ -162,3 +162,51 @@ def test_help_shows_settings_in_the_order_of_their_positions() -> None:
     text = parser().format_help()
     places = [text.index(flag) for flag in ("--workspace", "--page-dpi PA"[:10], "--mode {")]
     assert places == sorted(places)
+
+
+@pytest.fixture
+def with_recipes(tmp_path: Path) -> FlagParser[Config]:
+    folder = tmp_path / "recipes"
+    folder.mkdir()
+    (folder / "small.yaml").write_text("page_dpi: 50\ninner: {epochs: 2, names: [a]}\n")
+    (folder / "wrong.yaml").write_text("page_dpi: 9999\n")
+    return FlagParser("python -m flows.x", Config, "What it does.", "End.", recipes=folder)
+
+
+def test_a_recipe_is_below_the_file_and_the_flags(
+    with_recipes: FlagParser[Config], tmp_path: Path
+) -> None:
+    config = with_recipes.parse(["a", "--recipe", "small"]).config
+    assert (config.page_dpi, config.inner) == (50, Inner(epochs=2, names=("a",)))
+    file = tmp_path / "own.yaml"
+    file.write_text("inner: {epochs: 5}\n")
+    changed = ["a", "--recipe", "small", "--config", str(file), "--page-dpi", "60"]
+    config = with_recipes.parse(changed).config
+    assert (config.page_dpi, config.inner) == (60, Inner(epochs=5, names=("a",)))
+
+
+def test_a_recipe_may_be_a_file(with_recipes: FlagParser[Config], tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("page_dpi: 40\n")
+    assert with_recipes.parse(["a", "--recipe", str(file)]).config.page_dpi == 40
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("large", ["large", "small", "wrong"]),
+        ("../small", ["../small"]),
+        ("missing.yaml", ["missing.yaml"]),
+        ("wrong", ["wrong.yaml", "page_dpi", "9999"]),
+    ],
+)
+def test_a_bad_recipe_is_named(
+    with_recipes: FlagParser[Config], given: str, words: list[str]
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        with_recipes.parse(["a", "--recipe", given])
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_without_recipes_there_is_no_such_flag() -> None:
+    assert "unknown flag --recipe" in refusal("a", "--recipe", "small")

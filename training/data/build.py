@@ -60,7 +60,7 @@ from workspace.stage import Shard, ShardReport, StagePlan
 __all__ = ["STAGE", "VERSION", "DatasetConfig", "plan", "process", "publish"]
 
 STAGE: Final = "dataset"
-VERSION: Final = "1"
+VERSION: Final = "2"
 
 SHARD_WEIGHT: Final = 3000  # pages and modules (a module is simulated: ten pages' worth)
 MODULE_WEIGHT: Final = 10

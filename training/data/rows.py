@@ -84,6 +84,7 @@ def to_row(draft: Draft, origin: Provenance) -> Row:
         "prompt_json": prompt_json,
         "answer": draft.answer,
         "rationale": draft.rationale,
+        "wrong": list(draft.wrong),
         "verifier": draft.verifier,
         "ground_truth": draft.truth,
         "fact_id": draft.fact_id,

@@ -26,6 +26,7 @@ ROWS: Final = pa.schema(
         ("prompt_json", pa.string()),  # list of {"role", "content"}; cpt: [] and text in `answer`
         ("answer", pa.string()),  # reference answer as the model should write it
         ("rationale", pa.string()),  # program or steps that give it, "" when none
+        ("wrong", STRINGS),  # near misses that its verifier refused
         ("verifier", pa.string()),  # kind in evaluation.verifiers, "" for cpt
         ("ground_truth", pa.string()),  # JSON for that verifier, "{}" for cpt
         ("fact_id", pa.string()),  # same fact in several forms share it, "" when none

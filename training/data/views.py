@@ -44,11 +44,26 @@ def _origin(row: Row) -> Row:
 
 
 def _completion(row: Row) -> list[dict[str, str]]:
-    return [{"role": "assistant", "content": row["answer"]}]
+    return _said(row["answer"])
+
+
+def _said(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]
 
 
 def _for_tuning(row: Row) -> bool:
     return bool(row["setting"] != CPT and row["kind"] in ("sft", "test"))
+
+
+def _rejected(row: Row) -> str:
+    """One of the near misses, "" when there is none; which one follows from the row's id."""
+    wrong = [answer for answer in row["wrong"] if answer.strip()]
+    return wrong[int(row["row_id"], 16) % len(wrong)] if wrong else ""
+
+
+def _for_preferences(row: Row) -> bool:
+    # Both sides are verdicts: an answer that nobody judged is no pair.
+    return _for_tuning(row) and bool(_rejected(row))
 
 
 def _for_rewards(row: Row) -> bool:
@@ -81,6 +96,30 @@ VIEWS: Final[tuple[View, ...]] = (
         lambda row, index: {
             "prompt": messages_of(row),
             "completion": _completion(row),
+            "setting": row["setting"],
+            **_origin(row),
+        },
+    ),
+    View(
+        "trl_dpo",
+        pa.schema(
+            [
+                ("prompt", MESSAGES),
+                ("chosen", MESSAGES),
+                ("rejected", MESSAGES),
+                ("verifier", pa.string()),
+                ("ground_truth", pa.string()),
+                ("setting", pa.string()),
+                *_ORIGIN,
+            ]
+        ),
+        _for_preferences,
+        lambda row, index: {
+            "prompt": messages_of(row),
+            "chosen": _completion(row),
+            "rejected": _said(_rejected(row)),
+            "verifier": row["verifier"],
+            "ground_truth": row["ground_truth"],
             "setting": row["setting"],
             **_origin(row),
         },

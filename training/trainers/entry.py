@@ -107,7 +107,6 @@ def common_arguments(spec: TrainSpec) -> dict[str, Any]:
         "ddp_find_unused_parameters": False if world_size() > 1 else None,
         "bf16": spec.precision == "bf16",
         "gradient_checkpointing": spec.layout.activation_checkpointing != "none",
-        "gradient_checkpointing_kwargs": {"use_reentrant": False},
         "seed": spec.seed,
         "data_seed": spec.seed,
         "save_strategy": "no",  # a callback says when
@@ -126,6 +125,16 @@ def common_arguments(spec: TrainSpec) -> dict[str, Any]:
         "dataloader_pin_memory": spec.use_gpu,
         "remove_unused_columns": False,
     }
+
+
+def rows_per_rank(rows: int, setting: str, ranks: int | None = None) -> int:
+    """A rank's share of a step's `rows`. Raises `UserError` naming the setting if it has none."""
+    ranks = ranks or world_size()
+    if rows % ranks:
+        raise UserError(
+            f"{setting} is {rows}, which {ranks} ranks cannot share evenly; choose a multiple"
+        )
+    return rows // ranks
 
 
 def world_size() -> int:

@@ -19,7 +19,7 @@ from training.trainers import entry
 from training.trainers.callbacks import Callbacks, make_callbacks
 from training.trainers.model_io import adapter_config, load_model, load_tokenizer
 from training.trainers.rows import prompt_tokens, read_view
-from training.trainers.sample_order import shuffled_passes
+from training.trainers.sample_order import forward_passes, shuffled_passes
 from training.trainers.settings import RlvrSettings
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
@@ -74,6 +74,8 @@ def make_trainer(
     from trl import GRPOConfig, GRPOTrainer
 
     settings = spec.rlvr
+    share = completions_per_rank(settings)
+    passes = forward_passes(share, settings.micro_batch)
     return GRPOTrainer(
         model=load_model(spec),
         peft_config=adapter_config(spec),
@@ -81,8 +83,8 @@ def make_trainer(
         args=GRPOConfig(
             **entry.common_arguments(spec),
             max_steps=planned_steps(settings),
-            per_device_train_batch_size=completions_per_rank(settings, entry.world_size()),
-            gradient_accumulation_steps=1,
+            per_device_train_batch_size=share // passes,
+            gradient_accumulation_steps=passes,
             num_generations=settings.generations,
             max_completion_length=settings.max_new_tokens,
             temperature=settings.temperature,
@@ -104,14 +106,10 @@ def planned_steps(settings: RlvrSettings) -> int:
     return min(settings.steps, settings.max_steps or settings.steps)
 
 
-def completions_per_rank(settings: RlvrSettings, world_size: int) -> int:
+def completions_per_rank(settings: RlvrSettings, ranks: int | None = None) -> int:
     """Answers of one step that a rank samples: whole groups, so that it can compare them."""
-    if settings.prompts_per_step % world_size:
-        raise UserError(
-            f"rlvr.prompts_per_step is {settings.prompts_per_step}, which {world_size} ranks "
-            "cannot share evenly; choose a multiple"
-        )
-    return settings.prompts_per_step // world_size * settings.generations
+    prompts = entry.rows_per_rank(settings.prompts_per_step, "rlvr.prompts_per_step", ranks)
+    return prompts * settings.generations
 
 
 def verified_reward(

@@ -52,6 +52,17 @@ def shuffled_passes(count: int, wanted: int, seed: int) -> list[int]:
     return list(islice(_passes(count, seed), wanted))
 
 
+def forward_passes(rows: int, micro_batch: int) -> int:
+    """The fewest equal passes over `rows` of at most `micro_batch` rows each (0: one pass)."""
+    if not micro_batch:
+        return 1
+    return next(
+        passes
+        for passes in range(1, rows + 1)
+        if rows % passes == 0 and rows // passes <= micro_batch
+    )
+
+
 def split_by_tokens(lengths: Sequence[int], limit: int, at_least: int = 1) -> list[list[int]]:
     """Row indices in groups of like length whose padded size (rows x longest) is at most `limit`.
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import model_validator
+from pydantic import JsonValue, field_validator, model_validator
 
+from training.planner.hardware import find_gpu
 from workspace.config import StageConfig, setting
 
 StageName = Literal["cpt", "sft", "dpo", "rlvr"]
@@ -58,12 +59,12 @@ class CptSettings(StageSettings):
         description="Sequences in one optimizer step, over all ranks and whatever their number",
     )
     micro_batch: int = setting(
-        1,
+        0,
         position=6,
-        ge=1,
+        ge=0,
         le=65536,
         description="Sequences in one forward pass of one rank (memory); the rest of its share is "
-        "accumulated",
+        "accumulated (0: as the layout says, which is 1 on CPUs)",
         affects_output=False,
     )
     learning_rate: float = setting(5e-5, position=7, gt=0, le=1, description="Peak of AdamW's rate")
@@ -150,11 +151,11 @@ class DpoSettings(StageSettings):
         16, position=4, ge=1, le=65536, description="Pairs in one optimizer step, over all ranks"
     )
     micro_batch: int = setting(
-        4,
+        0,
         position=5,
-        ge=1,
+        ge=0,
         le=65536,
-        description="Pairs in one forward pass of one rank, at most (memory)",
+        description="Pairs in one forward pass of one rank, at most (0: all of its share)",
     )
     max_length: int = setting(
         768,
@@ -190,17 +191,55 @@ class RlvrSettings(StageSettings):
     max_new_tokens: int = setting(
         48, position=4, ge=1, le=65536, description="Longest sampled answer in tokens"
     )
+    micro_batch: int = setting(
+        0,
+        position=5,
+        ge=0,
+        le=1 << 20,
+        description="Answers in one forward pass of one rank, at most (0: all of its share)",
+    )
     max_prompt_tokens: int = setting(
         512,
-        position=5,
+        position=6,
         ge=16,
         le=1_048_576,
         description="Longer prompts are left out and counted",
     )
-    learning_rate: float = setting(5e-6, position=6, gt=0, le=1, description="AdamW's rate")
-    temperature: float = setting(1.0, position=7, gt=0, le=5, description="Of sampling")
+    learning_rate: float = setting(5e-6, position=7, gt=0, le=1, description="AdamW's rate")
+    temperature: float = setting(1.0, position=8, gt=0, le=5, description="Of sampling")
     max_grad_norm: float = setting(
-        1.0, position=8, gt=0, le=1000, description="Gradients are clipped to this norm"
+        1.0, position=9, gt=0, le=1000, description="Gradients are clipped to this norm"
+    )
+    rollouts: Literal["transformers", "vllm"] = setting(
+        "transformers", position=10, description="What samples the answers (vllm: where installed)"
+    )
+    vllm_mode: Literal["colocate", "server"] = setting(
+        "colocate",
+        position=11,
+        description="vLLM on the trainer's own GPUs, or a running `trl vllm-serve`",
+        affects_output=False,
+    )
+    vllm_memory_share: float = setting(
+        0.3,
+        position=12,
+        gt=0,
+        lt=1,
+        description="Share of a GPU's memory that a colocated vLLM takes",
+        affects_output=False,
+    )
+    vllm_server: str = setting(
+        "http://127.0.0.1:8000",
+        position=13,
+        description="Address of the server",
+        affects_output=False,
+    )
+    sync_timeout_s: float = setting(
+        600.0,
+        position=14,
+        gt=0,
+        le=86400,
+        description="Longest time that handing the weights to vLLM may take",
+        affects_output=False,
     )
 
 
@@ -223,6 +262,27 @@ class AdapterSettings(StageConfig):
         position=5,
         description="Names of the layers that get one, like q_proj (empty: all linear layers but "
         "the output's)",
+    )
+
+
+class ExternalSettings(StageConfig):
+    """The program of stages whose backend is `external`."""
+
+    program: Literal["torchtitan", "nemo_rl", "verl", "prime_rl"] = setting(
+        "torchtitan",
+        position=1,
+        description="torchtitan (cpt), nemo_rl (sft, dpo, rlvr), verl (sft, rlvr), prime_rl (sft)",
+    )
+    folder: str = setting(
+        "",
+        position=2,
+        description="The program's checkout, for those that are run from one (nemo_rl, prime_rl)",
+        affects_output=False,
+    )
+    overrides: dict[str, JsonValue] = setting(
+        default_factory=dict,
+        position=3,
+        description="Settings of the program by dotted name, over those that are rendered",
     )
 
 
@@ -274,6 +334,11 @@ class ParallelismSettings(StageConfig):
         le=1e5,
         description="GB/s of a GPU to other nodes, one direction (none: as usually sold)",
     )
+
+    @field_validator("gpu")
+    @classmethod
+    def _known(cls, gpu: str) -> str:
+        return find_gpu(gpu).name
 
     @model_validator(mode="after")
     def _degrees_need_given(self) -> Self:

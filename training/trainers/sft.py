@@ -19,7 +19,6 @@ from training.trainers.callbacks import Callbacks, make_callbacks
 from training.trainers.model_io import adapter_config, load_model, load_tokenizer
 from training.trainers.rows import TokenRow, TokenRows, read_view, tokenize_rows, with_evaluation
 from training.trainers.sample_order import StepPlan, plan_steps
-from training.trainers.settings import SftSettings
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
 from workspace.errors import UserError
@@ -64,16 +63,6 @@ def usable_rows(spec: TrainSpec, tokenizer: Any, rows: list[dict[str, Any]]) -> 
     return tokens
 
 
-def rows_per_rank(settings: SftSettings, world_size: int) -> int:
-    """Rows of one step that a rank trains on."""
-    if settings.rows_per_step % world_size:
-        raise UserError(
-            f"sft.rows_per_step is {settings.rows_per_step}, which {world_size} ranks cannot share "
-            "evenly; choose a multiple"
-        )
-    return settings.rows_per_step // world_size
-
-
 def make_trainer(
     spec: TrainSpec,
     tokenizer: Any,
@@ -93,7 +82,9 @@ def make_trainer(
         args=SFTConfig(
             **entry.common_arguments(spec),
             max_steps=plan.steps,
-            per_device_train_batch_size=rows_per_rank(settings, entry.world_size()),
+            per_device_train_batch_size=entry.rows_per_rank(
+                settings.rows_per_step, "sft.rows_per_step"
+            ),
             per_device_eval_batch_size=max(1, settings.tokens_per_forward // settings.max_length),
             gradient_accumulation_steps=1,  # a step is split by tokens instead
             learning_rate=settings.learning_rate,

@@ -12,6 +12,7 @@ from training.trainers.settings import (
     CptSettings,
     DpoSettings,
     EvaluationSettings,
+    ExternalSettings,
     ParallelLayout,
     Precision,
     RlvrSettings,
@@ -39,6 +40,7 @@ class TrainSpec(BaseModel):
     dpo: DpoSettings = DpoSettings()
     rlvr: RlvrSettings = RlvrSettings()
     adapter: AdapterSettings = AdapterSettings()
+    external: ExternalSettings = ExternalSettings()
     layout: ParallelLayout = ParallelLayout()
     evaluation: EvaluationSettings = EvaluationSettings()
     seed: int
@@ -57,6 +59,11 @@ class TrainSpec(BaseModel):
     @property
     def backend(self) -> Backend:
         return self.settings.backend
+
+    @property
+    def micro_batch(self) -> int:
+        """Sequences in one forward pass of one rank, for a trainer that counts in sequences."""
+        return getattr(self.settings, "micro_batch", 0) or self.layout.micro_batch
 
     @property
     def evaluates(self) -> bool:

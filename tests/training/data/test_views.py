@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from evaluation.verifiers import verify
 from training.data import build
 from training.data.build import DatasetConfig
 from training.data.reward import dsm_reward
@@ -83,6 +84,33 @@ def test_rewards_of_the_reference_are_one_and_of_others_zero(dataset: Path) -> N
     assert dsm_reward(completions=right, **columns) == [1.0] * len(table)
     assert dsm_reward(completions=["I do not know"] * len(table), **columns) == [0.0] * len(table)
     assert dsm_reward(completions=[[]] * len(table), **columns) == [0.0] * len(table)
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_a_preferred_answer_is_right_and_the_other_one_wrong(dataset: Path, split: str) -> None:
+    table = pq.read_table(view_file(dataset, "trl_dpo", split)).to_pylist()
+    assert table or split == "validation"
+    columns = {name: [row[name] for row in table] for name in ("verifier", "ground_truth")}
+    chosen = [row["chosen"] for row in table]
+    rejected = [row["rejected"] for row in table]
+    assert dsm_reward(completions=chosen, **columns) == [1.0] * len(table)
+    # Some verifiers give part of the score to a part of a list; none of these passes.
+    assert all(score is not None and score < 1 for score in dsm_reward(rejected, **columns))
+    assert not any(
+        verify(row["verifier"], row["ground_truth"], row["rejected"][0]["content"]).passed
+        for row in table
+    )
+    assert all(row["rejected"][0]["content"].strip() for row in table)
+
+
+def test_preferences_are_of_the_rows_that_are_tuned_on(dataset: Path) -> None:
+    """None is a prompt that was set apart for rewards, and most kinds of question have some."""
+    tuned = pq.read_table(view_file(dataset, "trl_sft", "train"))
+    preferred = pq.read_table(view_file(dataset, "trl_dpo", "train"))
+    assert set(preferred["row_id"].to_pylist()) <= set(tuned["row_id"].to_pylist())
+    kinds = {name: set(table["task"].to_pylist()) for name, table in
+             (("all", tuned), ("preferred", preferred))}  # fmt: skip
+    assert len(kinds["preferred"]) >= len(kinds["all"]) / 2
 
 
 @pytest.mark.model

@@ -1,0 +1,260 @@
+"""The trainers over TRL, called in this process: what they learn, and where they stop and go on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tiny_training import StopAfter, question, tiny_spec, weights_hash, write_tiny_model
+
+from training.checkpoints import newest_complete
+from training.metrics import read_metrics, seconds_spent
+from training.trainers import dpo, grpo, sft
+from training.trainers.model_io import load_tokenizer
+from training.trainers.settings import (
+    AdapterSettings,
+    DpoSettings,
+    EvaluationSettings,
+    RlvrSettings,
+    SftSettings,
+    StageName,
+)
+from training.trainers.spec import StageOutcome, TrainSpec
+from training.trainers.stopping import StopRequest
+from workspace.errors import UserError
+
+pytestmark = pytest.mark.model
+
+SFT = SftSettings(epochs=1.5, rows_per_step=8, tokens_per_forward=256, learning_rate=1e-3)
+DPO = DpoSettings(epochs=1.5, rows_per_step=8, micro_batch=4, learning_rate=1e-3)
+RLVR = RlvrSettings(
+    steps=6, prompts_per_step=2, generations=4, max_new_tokens=4, learning_rate=1e-3
+)
+LORA = AdapterSettings(method="lora", rank=4, alpha=8, dropout=0.1)
+STEPS = {"sft": 12, "dpo": 12, "rlvr": 6}
+TRAIN = {"sft": sft.train, "dpo": dpo.train, "rlvr": grpo.train}
+CASES: list[tuple[StageName, dict[str, Any]]] = [
+    ("sft", {"sft": SFT}),
+    ("sft", {"sft": SFT, "adapter": LORA}),
+    ("dpo", {"dpo": DPO}),
+    ("dpo", {"dpo": DPO, "adapter": LORA}),
+    ("rlvr", {"rlvr": RLVR}),
+    ("rlvr", {"rlvr": RLVR.model_copy(update={"micro_batch": 2})}),
+]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("base") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def tuned(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Knows some of the answers, so that rewards differ."""
+    settings = SFT.model_copy(update={"epochs": 8.0, "learning_rate": 3e-3})
+    spec = tiny_spec(tmp_path_factory.mktemp("tuned"), base, "sft", sft=settings)
+    run(spec)
+    return spec.model_dir
+
+
+def run(spec: TrainSpec) -> StageOutcome:
+    outcome = TRAIN[spec.stage](spec, StopRequest(spec.attempt_dir))
+    assert outcome is not None and outcome == StageOutcome.model_validate_json(
+        spec.result_file.read_text()
+    )
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("stage", "settings"), CASES, ids=["sft", "sft-lora", "dpo", "dpo-lora", "rlvr", "rlvr-passes"]
+)
+def test_a_stopped_stage_goes_on_as_if_it_had_not_been(
+    base: Path, tuned: Path, tmp_path: Path, stage: StageName, settings: dict[str, Any]
+) -> None:
+    """The same weights, bit for bit, and the same losses and learning rates of each step."""
+    base = tuned if stage == "rlvr" else base
+    whole = tiny_spec(tmp_path / "whole", base, stage, **settings)
+    outcome = run(whole)
+    assert (outcome.steps, outcome.rows, outcome.ended_by) == (STEPS[stage], 64, "budget")
+
+    first = tiny_spec(tmp_path / "stopped", base, stage, **settings)
+    assert TRAIN[stage](first, StopAfter(first.attempt_dir, 3)) is None
+    newest = newest_complete(first.checkpoints)
+    assert newest is not None and newest.step == 3
+    assert not first.result_file.exists()
+    run(tiny_spec(tmp_path / "stopped", base, stage, attempt=2, **settings))
+
+    assert weights_hash(first.model_dir) == weights_hash(whole.model_dir)
+    assert steps_of(first) == steps_of(whole)
+    assert weights_hash(whole.model_dir) != weights_hash(base), "nothing was trained"
+
+
+def steps_of(spec: TrainSpec) -> list[tuple[int, float, float, int]]:
+    """Step, loss, learning rate and tokens of every step that the weights went through."""
+    root = spec.stage_dir.parent / f"run-{spec.stage_dir.name}"
+    root.mkdir(exist_ok=True)
+    if not (root / spec.stage).exists():
+        (root / spec.stage).symlink_to(spec.stage_dir)
+    return [(s.step, s.loss, s.learning_rate, s.tokens) for s in read_metrics(root, spec.stage)]
+
+
+def test_preferences_are_learned(base: Path, tmp_path: Path) -> None:
+    settings = DPO.model_copy(update={"epochs": 3.0, "learning_rate": 5e-3})
+    spec = tiny_spec(tmp_path / "dpo", base, "dpo", dpo=settings)
+    run(spec)
+    losses = [loss for _, loss, _, _ in steps_of(spec)]
+    # At the start the model is its own reference: no answer is preferred and the loss is log 2.
+    assert losses[0] == pytest.approx(0.6931, abs=1e-3)
+    assert sum(losses[-6:]) / 6 < 0.64
+    lines = [json.loads(line) for line in (spec.attempt_dir / "metrics.jsonl").open()]
+    assert sum(line["extra"]["rewards/accuracies"] for line in lines[-6:]) / 6 > 0.8
+
+
+def test_pairs_that_cannot_be_used_are_counted(base: Path) -> None:
+    tokenizer = load_tokenizer(base)
+    row = question(1)
+    same = {**row, "rejected": row["chosen"]}
+    empty = {**row, "rejected": [{"role": "assistant", "content": ""}]}
+    long = {**row, "rejected": [{"role": "assistant", "content": "9" * 300}]}
+    pairs = dpo.tokenize_pairs(tokenizer, [row, same, empty, long], max_length=200)
+    assert pairs.rejects == {"no_answer": 1, "same": 1, "too_long": 1}
+    [pair] = pairs.rows
+    assert tokenizer.decode(pair.prompt).endswith("<|im_start|>assistant\n")
+    assert tokenizer.decode(pair.chosen) == row["chosen"][0]["content"] + "<|im_end|>"  # type: ignore[index]
+    assert tokenizer.decode(pair.rejected) == row["rejected"][0]["content"] + "<|im_end|>"  # type: ignore[index]
+
+
+def test_merged_adapters_compute_what_was_trained(base: Path, tmp_path: Path) -> None:
+    """The published model is the parent plus alpha / rank times B A, in whole weights."""
+    from safetensors.torch import load_file
+
+    spec = tiny_spec(tmp_path, base, "sft", sft=SFT, adapter=LORA)
+    run(spec)
+    adapter = load_file(spec.stage_dir / "adapter" / "adapter_model.safetensors")
+    before = load_file(base / "model.safetensors")
+    after = load_file(spec.model_dir / "model.safetensors")
+    assert set(before) == set(after)
+    name = "model.layers.0.self_attn.q_proj"
+    low, high = (adapter[f"base_model.model.{name}.lora_{part}.weight"] for part in "AB")
+    expected = before[f"{name}.weight"] + 8 / 4 * (high @ low)
+    assert after[f"{name}.weight"].allclose(expected, atol=1e-6)
+    assert high.abs().max() > 0
+    assert after["model.embed_tokens.weight"].equal(before["model.embed_tokens.weight"])
+    sizes = [path.stat().st_size for path in (spec.stage_dir / "adapter").glob("*.safetensors")]
+    assert sum(sizes) < (base / "model.safetensors").stat().st_size / 2
+
+
+def test_adapters_go_where_they_are_told(base: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    adapter = LORA.model_copy(update={"target_modules": ("v_proj",)})
+    spec = tiny_spec(
+        tmp_path, base, "sft", sft=SFT.model_copy(update={"max_steps": 2}), adapter=adapter
+    )
+    assert run(spec).steps == 2
+    weights = load_file(spec.stage_dir / "adapter" / "adapter_model.safetensors")
+    assert weights and all("v_proj" in name for name in weights)
+
+
+def test_four_bits_without_the_package_say_what_to_install(base: Path, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    try:
+        import bitsandbytes  # noqa: F401
+    except ImportError:
+        spec = tiny_spec(tmp_path, base, "sft", sft=SFT, adapter=AdapterSettings(method="qlora"))
+        with pytest.raises(UserError, match="pip install bitsandbytes"):
+            sft.train(spec, StopRequest(spec.attempt_dir))
+
+
+def test_a_loss_that_rises_ends_the_stage_with_the_best_weights(base: Path, tmp_path: Path) -> None:
+    """A rate so high that the loss on unseen rows gets worse: the step before that is published."""
+    settings = SFT.model_copy(update={"epochs": 20.0, "learning_rate": 0.1, "warmup_share": 0.0})
+    spec = tiny_spec(
+        tmp_path,
+        base,
+        "sft",
+        sft=settings,
+        evaluation=EvaluationSettings(every_steps=2, held_out_share=0.25, patience=2),
+    )
+    outcome = run(spec)
+    assert outcome.ended_by == "patience" and outcome.steps < 100
+    assert outcome.rows == 48, "a quarter of the 64 rows is kept aside"
+    lines = [json.loads(line) for line in (spec.attempt_dir / "metrics.jsonl").open()]
+    losses = {line["step"]: line["extra"].get("eval_loss") for line in lines}
+    assert [step for step, loss in losses.items() if loss is not None] == [
+        step for step in losses if step % 2 == 0
+    ]
+    measured = {step: loss for step, loss in losses.items() if loss is not None}
+    best = min(measured, key=lambda step: measured[step])
+    assert best == outcome.steps - 4, "two evaluations after the best one"
+    assert evaluate(spec) == pytest.approx(measured[best], rel=1e-3)
+
+
+def evaluate(spec: TrainSpec) -> float:
+    """The loss of the published model on the rows that the stage kept aside."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from training.trainers.rows import read_view, with_evaluation
+
+    model = AutoModelForCausalLM.from_pretrained(spec.model_dir)
+    tokenizer = load_tokenizer(spec.model_dir)
+    rows = sft.usable_rows(spec, tokenizer, read_view(spec.data, ())).rows
+    _, held = with_evaluation(spec, rows, lambda unseen: [])
+    losses = []
+    with torch.no_grad():
+        for row in held:
+            ids, labels = torch.tensor([row.input_ids]), torch.tensor([row.labels])
+            losses.append(model(input_ids=ids, labels=labels).loss.item())
+    return sum(losses) / len(losses)
+
+
+def test_rows_of_the_validation_split_are_evaluated_on(base: Path, tmp_path: Path) -> None:
+    unseen = tmp_path / "unseen.parquet"
+    pq.write_table(pa.Table.from_pylist([question(number) for number in range(500, 520)]), unseen)
+    spec = tiny_spec(
+        tmp_path / "run",
+        base,
+        "dpo",
+        dpo=DPO.model_copy(update={"max_steps": 2}),
+        eval_data=(unseen,),
+        evaluation=EvaluationSettings(every_steps=1),
+    )
+    outcome = run(spec)
+    assert (outcome.rows, outcome.steps) == (64, 2), "no training row is kept aside"
+    assert 0 < outcome.last["eval_loss"] < 2
+
+
+def test_hours_are_counted_over_attempts(base: Path, tmp_path: Path) -> None:
+    """What an earlier attempt trained is paid for: the next one ends after its first step."""
+    settings = SFT.model_copy(update={"epochs": 1000.0, "max_hours": 1.0})
+    first = tiny_spec(tmp_path, base, "sft", sft=settings)
+    assert sft.train(first, StopAfter(first.attempt_dir, 3)) is None
+    metrics = first.attempt_dir / "metrics.jsonl"
+    lines = [json.loads(line) for line in metrics.open()]
+    lines[0]["seconds"] += 3600.0
+    metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert seconds_spent(tmp_path) > 3600
+    outcome = run(tiny_spec(tmp_path, base, "sft", attempt=2, sft=settings))
+    assert (outcome.steps, outcome.ended_by) == (4, "hours")
+
+
+def test_the_interval_of_saves_follows_from_their_cost(base: Path, tmp_path: Path) -> None:
+    settings = SFT.model_copy(update={"max_steps": 8})
+    spec = tiny_spec(tmp_path, base, "sft", sft=settings, checkpoint_every_steps=0, mtbf_s=1e6)
+    run(spec)
+    record = json.loads((spec.stage_dir / "save_interval.json").read_text())
+    assert record["measured_at_step"] == 3 and record["save_s"] > 0
+    expected = (2 * record["save_s"] * 1e6) ** 0.5
+    assert record["interval_s"] == pytest.approx(expected, rel=0.1)
+    assert record["interval_steps"] > 100, "failures are rare here, and so are saves"
+
+
+def test_without_rows_to_evaluate_on_the_setting_is_named(base: Path, tmp_path: Path) -> None:
+    spec = tiny_spec(tmp_path, base, "sft", sft=SFT, evaluation=EvaluationSettings(every_steps=2))
+    with pytest.raises(UserError, match=r"evaluation\.held_out_share"):
+        sft.train(spec, StopRequest(spec.attempt_dir))
