@@ -2,7 +2,8 @@
 
 The copy has what unstructured would lose: content controls, text boxes and one-cell tables
 unwrapped, the Strict dialect translated, equations as text, and a token where each picture stood,
-also those in tables and in drawings of old Word. Tokens become Image elements afterwards, a
+also those in tables and in drawings of old Word. Entries of tables of contents and of figures are
+marked by their styles, and get the role `contents`. Tokens become Image elements afterwards, a
 caption paragraph beside a table or picture becomes its caption, and foot- and endnotes follow.
 Page numbers are those of Word's last layout, where the file has them. Linked pictures are not
 fetched; the metadata counts them as `external_images`. Headers' and footers' pictures are left out.
@@ -20,7 +21,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lxml import etree
 
-from corpus.parsed import Fault, ParsedDocument, ParsedElement, ParseOptions, Unreadable
+from corpus.parsed import (
+    CONTENTS,
+    Fault,
+    ParsedDocument,
+    ParsedElement,
+    ParseOptions,
+    Unreadable,
+)
 from corpus.parsers import containers, documents
 from corpus.parsers.equations import linear_text
 from corpus.parsers.nearby_captions import attach_captions
@@ -38,7 +46,11 @@ _FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006
 _STRICT: Final = b"http://purl.oclc.org/ooxml/"
 _POINTS_PER_EMU: Final = 1 / 12_700
 _TOKEN: Final = re.compile(r"dsmpart(\d{6})trapmsd")
+# At the head of a paragraph: what it is to become.
 _FORMULA: Final = "dsmformula "
+_ENTRY: Final = "dsmentry "
+# Built-in styles keep these names in the file whatever the language of Word.
+_ENTRY_STYLE: Final = re.compile(r"toc \d|table of (?:figures|authorities)", re.IGNORECASE)
 
 
 def parse_docx(path: Path, options: ParseOptions) -> ParsedDocument:
@@ -59,10 +71,11 @@ def _read(document: Document, path: Path, options: ParseOptions) -> ParsedDocume
     _unwrap_frames(body)
     _lift_text_boxes(body)
     _write_equations(body)
+    _mark_entries(document, body)
     pictures.take(body)
     notes = _notes(path)
     elements = pictures.put_back(_partition(document, options))
-    elements = attach_captions([*_mark_formulas(elements), *notes])
+    elements = attach_captions([*map(_as_marked, elements), *notes])
     if not elements:
         raise Unreadable("no_text", "the document has no text, table or picture", stage="parse")
     with zipfile.ZipFile(path) as container:
@@ -227,13 +240,31 @@ def _own_text(paragraph: Any) -> str:
     return "".join(text.text or "" for text in paragraph.iter(f"{_W}t")).strip()
 
 
-def _mark_formulas(elements: list[ParsedElement]) -> list[ParsedElement]:
-    return [
-        replace(element, category="Formula", text=element.text[len(_FORMULA) :].strip(), level=0)
-        if element.text.startswith(_FORMULA)
-        else element
-        for element in elements
-    ]
+def _mark_entries(document: Document, body: Any) -> None:
+    """Mark the paragraphs that list where others stand."""
+    styles = {
+        style.style_id for style in document.styles if _ENTRY_STYLE.fullmatch(style.name or "")
+    }
+    for paragraph in body.iterchildren(f"{_W}p"):
+        style = paragraph.find(f"{_W}pPr/{_W}pStyle")
+        if style is not None and style.get(f"{_W}val") in styles and _own_text(paragraph):
+            paragraph.find(f"{_W}pPr").addnext(_run(_ENTRY))
+
+
+def _as_marked(element: ParsedElement) -> ParsedElement:
+    for mark, category, metadata in (
+        (_FORMULA, "Formula", {}),
+        (_ENTRY, "UncategorizedText", {"role": CONTENTS}),
+    ):
+        if element.text.startswith(mark):
+            return replace(
+                element,
+                category=category,
+                text=element.text[len(mark) :].strip(),
+                level=0,
+                metadata={**element.metadata, **metadata},
+            )
+    return element
 
 
 def _notes(path: Path) -> list[ParsedElement]:

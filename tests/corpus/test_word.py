@@ -10,6 +10,7 @@ from pathlib import Path
 import docx
 import pytest
 from corpus_samples import picture
+from docx.enum.style import WD_STYLE_TYPE
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
@@ -189,3 +190,24 @@ def test_damaged_xml_inside_a_sound_zip_is_corrupt(tmp_path: Path) -> None:
     with pytest.raises(Unreadable) as caught:
         parse_docx(path, OPTIONS)
     assert caught.value.reason == "corrupt"
+
+
+def test_entries_of_contents_are_no_headings_or_text(tmp_path: Path) -> None:
+    document = docx.Document()
+    for name in ("toc 1", "toc 2", "table of figures"):
+        document.styles.add_style(name, WD_STYLE_TYPE.PARAGRAPH)
+    document.add_heading("Contents", 1)
+    document.add_paragraph("1 Overview\t3", "toc 1")
+    document.add_paragraph("1.1 Registers of the timer\t4", "toc 2")
+    document.add_paragraph("Figure 1: The blocks of the controller\t5", "table of figures")
+    document.add_heading("Overview", 1)
+    document.add_paragraph("The controller drives a fan and measures its speed all the time.")
+    parsed = parse(document, tmp_path / "a.docx")
+    entries = [e for e in parsed.elements if e.metadata.get("role") == "contents"]
+    assert [" ".join(e.text.split()) for e in entries] == [
+        "1 Overview 3",
+        "1.1 Registers of the timer 4",
+        "Figure 1: The blocks of the controller 5",
+    ]
+    assert {e.category for e in entries} == {"UncategorizedText"}
+    assert [e.text for e in parsed.elements if e.category == "Title"] == ["Contents", "Overview"]
