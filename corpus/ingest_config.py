@@ -22,7 +22,7 @@ from workspace.llm import LlmConfig
 from workspace.paths import Workspace
 
 # Raised when documents come to other rows than before.
-VERSION: Final = "3"
+VERSION: Final = "4"
 # Settings that are read when the corpus is published, not when documents are parsed.
 PUBLISH_ONLY: Final = frozenset({"near_duplicate_similarity"})
 
