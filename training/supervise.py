@@ -25,7 +25,7 @@ from training.attempt_history import (
     write_outcome,
 )
 from training.cluster.blacklist import Blacklist, Offence, bearable
-from training.cluster.evidence import endings_of, job_endings
+from training.cluster.evidence import endings_of, job_endings, write_history
 from training.cluster.job import TERMINAL, Job, JobHandle, JobState, JobStatus, Launcher
 from training.cluster.recovery import (
     Cause,
@@ -176,6 +176,7 @@ class _Supervisor:
             raise TrainingStoppedError(_stopped(f"stage {folder.stage}", folder))
         plan = next_attempt(folder)
         job = self._make_job(number, self._avoided(plan), plan.nodes)
+        write_history(job.attempt_dir, plan.history)
         log = EventLog(self._events, stage=folder.stage, attempt=number)
         return _Attempt(
             number, job, plan, _newest_step(folder), time.time(), log,

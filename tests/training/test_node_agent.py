@@ -1,41 +1,28 @@
-"""The node agent with real rank processes."""
+"""Coordinator and node agents with real rank processes: what ranks get, and how they may end."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import ends_soon
+from ranks_on_this_machine import Job
+
+from training.cluster.agent_link import LinkError, Listener, connect
+from training.cluster.node_agent import free_port
 
 SHOW = "import json, os; print(json.dumps(dict(os.environ)), flush=True)"
 
 
-def start_agent(
-    folder: Path, *command: str, nodes: int = 1, processes: int = 2, node: int = 0
-) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [
-            sys.executable, "-m", "training.cluster.node_agent", "--attempt-dir", str(folder),
-            "--nodes", str(nodes), "--processes", str(processes), "--", *command,
-        ],
-        env={**os.environ, "SLURM_NODEID": str(node), "SLURMD_NODENAME": f"n{node}"},
-        stdout=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
-
-
-def run_agent(folder: Path, *command: str, **layout: int) -> int:
-    return start_agent(folder, *command, **layout).wait(60)
-
-
-def log_of(folder: Path, rank: int) -> str:
-    return (folder / "logs" / f"rank-{rank:04d}.log").read_text()
+def run(folder: Path, *command: str, **layout: Any) -> Job:
+    job = Job(folder, *command, **layout).start()
+    job.wait()
+    return job
 
 
 def first_failure(folder: Path) -> dict[str, Any]:
@@ -43,39 +30,31 @@ def first_failure(folder: Path) -> dict[str, Any]:
     return record
 
 
-def await_line(folder: Path, rank: int, text: str) -> None:
-    deadline = time.monotonic() + 30
-    log = folder / "logs" / f"rank-{rank:04d}.log"
-    while not log.exists() or text not in log.read_text():
-        assert time.monotonic() < deadline, f"rank {rank} never said {text!r}"
-        time.sleep(0.02)
-
-
 def test_ranks_get_their_place_in_the_job(tmp_path: Path) -> None:
-    assert run_agent(tmp_path, "-c", SHOW, nodes=3, processes=2, node=1) == 0
-    for local, rank in enumerate((2, 3)):
-        seen = json.loads(log_of(tmp_path, rank))
-        assert {name: seen[name] for name in ("RANK", "LOCAL_RANK", "GROUP_RANK")} == {
-            "RANK": str(rank),
-            "LOCAL_RANK": str(local),
-            "GROUP_RANK": "1",
-        }
-        assert (seen["WORLD_SIZE"], seen["LOCAL_WORLD_SIZE"], seen["GROUP_WORLD_SIZE"]) == (
-            "6", "2", "3",
-        )  # fmt: skip
+    job = run(tmp_path, "-c", SHOW, nodes=2, processes=2)
+    assert job.exit_code == 0
+    places = []
+    for rank in range(4):
+        seen = json.loads(job.log(rank))
+        assert (seen["RANK"], seen["WORLD_SIZE"]) == (str(rank), "4")
+        assert (seen["LOCAL_WORLD_SIZE"], seen["GROUP_WORLD_SIZE"]) == ("2", "2")
+        assert seen["MASTER_ADDR"] == "127.0.0.1" and 20_000 <= int(seen["MASTER_PORT"]) < 32_000
+        assert "DSM_COORDINATOR_KEY" not in seen, "the key is no business of the ranks"
+        places.append((seen["SLURMD_NODENAME"], seen["GROUP_RANK"], seen["LOCAL_RANK"]))
+    assert places == [("n0", "0", "0"), ("n0", "0", "1"), ("n1", "1", "0"), ("n1", "1", "1")]
 
 
 def test_arguments_pass_through_unchanged(tmp_path: Path) -> None:
     arguments = ("--nodes", "9", "--", "a b", "", "-x")
     code = "import sys, json; print(json.dumps(sys.argv[1:]))"
-    assert run_agent(tmp_path, "-c", code, *arguments, processes=1) == 0
-    assert json.loads(log_of(tmp_path, 0)) == list(arguments)
+    job = run(tmp_path, "-c", code, *arguments, processes=1)
+    assert json.loads(job.log(0)) == list(arguments)
 
 
 @pytest.mark.parametrize("code", [1, 75, 93])
 def test_the_failing_rank_gives_the_exit_code(tmp_path: Path, code: int) -> None:
     source = f"import os, sys; print('why'); sys.exit({code} if os.environ['RANK'] == '1' else 0)"
-    assert run_agent(tmp_path, "-c", source) == code
+    assert run(tmp_path, "-c", source).exit_code == code
     record = first_failure(tmp_path)
     assert (record["exit_code"], record["rank"], record["host"], record["error"]) == (
         code, 1, "n0", "why",
@@ -84,20 +63,31 @@ def test_the_failing_rank_gives_the_exit_code(tmp_path: Path, code: int) -> None
 
 def test_a_crash_ends_the_other_ranks(tmp_path: Path) -> None:
     source = "import os, time; time.sleep(0 if os.environ['RANK'] == '0' else 600); 1 / 0"
-    assert run_agent(tmp_path, "-c", source) == 1
+    assert run(tmp_path, "-c", source, nodes=2, processes=1).exit_code == 1
     assert first_failure(tmp_path)["error"] == "ZeroDivisionError: division by zero"
 
 
 def test_the_exception_is_reported_not_what_was_printed_after_it(tmp_path: Path) -> None:
     source = "import atexit; atexit.register(print, 'bye'); int('x')"
-    assert run_agent(tmp_path, "-c", source, processes=1) == 1
+    assert run(tmp_path, "-c", source, processes=1).exit_code == 1
     assert first_failure(tmp_path)["error"].startswith("ValueError: invalid literal")
 
 
 def test_a_killed_rank_is_reported_as_a_shell_would(tmp_path: Path) -> None:
     source = "import os, signal; print('step 3', flush=True); os.kill(os.getpid(), signal.SIGKILL)"
-    assert run_agent(tmp_path, "-c", source, processes=1) == 137
+    assert run(tmp_path, "-c", source, processes=1).exit_code == 137
     assert first_failure(tmp_path)["error"] == ""
+
+
+def test_the_death_is_reported_not_the_echo_of_it(tmp_path: Path) -> None:
+    """The other rank loses its peer and says so first."""
+    source = (
+        "import os, time\n"
+        "if os.environ['RANK'] == '0': raise ConnectionError('Connection closed by peer')\n"
+        "time.sleep(0.3); raise ValueError('the reason')"
+    )
+    run(tmp_path, "-c", source)
+    assert first_failure(tmp_path)["error"] == "ValueError: the reason"
 
 
 def test_ranks_that_stop_on_request_may_finish_saving(tmp_path: Path) -> None:
@@ -105,21 +95,9 @@ def test_ranks_that_stop_on_request_may_finish_saving(tmp_path: Path) -> None:
         "import os, sys, time; slow = os.environ['RANK'] == '1'\n"
         "time.sleep(2 if slow else 0); print('saved'); sys.exit(75)"
     )
-    assert run_agent(tmp_path, "-c", source) == 75
-    assert log_of(tmp_path, 1) == "saved\n"
-
-
-def test_a_node_that_stopped_waits_for_the_others(tmp_path: Path) -> None:
-    early = start_agent(tmp_path, "-c", "import sys; sys.exit(75)", nodes=2, node=0)
-    await_exit_record = tmp_path / "exits" / "node-0000.json"
-    deadline = time.monotonic() + 30
-    while not await_exit_record.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    assert early.poll() is None
-    late = start_agent(tmp_path, "-c", "import sys; sys.exit(75)", nodes=2, node=1)
-    assert (late.wait(30), early.wait(30)) == (75, 75)
-    assert first_failure(tmp_path)["host"] == "n0"
+    job = run(tmp_path, "-c", source, nodes=2, processes=1)
+    assert job.exit_code == 75
+    assert job.log(1) == "saved\n"
 
 
 def test_a_rank_without_a_handler_survives_usr2(tmp_path: Path) -> None:
@@ -127,37 +105,80 @@ def test_a_rank_without_a_handler_survives_usr2(tmp_path: Path) -> None:
         "import os, signal; os.kill(os.getpid(), signal.SIGUSR2)\n"
         "os.kill(os.getppid(), signal.SIGUSR2); print('still here')"
     )
-    assert run_agent(tmp_path, "-c", source, processes=1) == 0
-    assert log_of(tmp_path, 0) == "still here\n"
+    job = run(tmp_path, "-c", source, processes=1)
+    assert (job.exit_code, job.log(0)) == (0, "still here\n")
 
 
-def test_terminated_ranks_may_save(tmp_path: Path) -> None:
+def test_terminated_ranks_may_save_and_are_not_started_again(tmp_path: Path) -> None:
     """As scancel does: SIGTERM to the agent and to the ranks, once."""
     source = (
         "import os, signal, sys, time\n"
-        "def stop(*_): time.sleep(1); print('saved', flush=True); sys.exit(75)\n"
-        "signal.signal(signal.SIGTERM, stop); print(os.getpid(), flush=True); time.sleep(600)"
+        "def stop(*_): time.sleep(1); print('saved', flush=True); sys.exit(1)\n"
+        "signal.signal(signal.SIGTERM, stop); print('ready', flush=True); time.sleep(600)"
     )
-    agent = start_agent(tmp_path, "-c", source)
-    ranks = []
-    for rank in (0, 1):
-        await_line(tmp_path, rank, "\n")
-        ranks.append(int(log_of(tmp_path, rank)))
-    for pid in (agent.pid, *ranks):
+    job = Job(tmp_path, "-c", source, restarts=9).start()
+    job.until(lambda: all("ready" in job.log(rank) for rank in (0, 1)), "ready")
+    for pid in (*job.pids("n0", ranks=False), *job.pids("n0", ranks=True)):
         os.kill(pid, signal.SIGTERM)
-    assert agent.wait(30) == 75
-    assert all("saved" in log_of(tmp_path, rank) for rank in (0, 1))
+    assert job.wait() == 1
+    assert "saved" in job.log(0) + job.log(1)
+    assert len(job.events("started")) == 1
 
 
-def test_ranks_that_wait_for_a_crashed_one_are_ended_at_once(tmp_path: Path) -> None:
-    source = (
-        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "print('ready', flush=True); time.sleep(600)"
-    )
-    agent = start_agent(tmp_path, "-c", source, nodes=2, node=1)
-    for rank in (2, 3):
-        await_line(tmp_path, rank, "ready")
-    agent.send_signal(signal.SIGTERM)
-    (tmp_path / "first-failure.json").write_text('{"exit_code": 1, "rank": 0}')
-    assert agent.wait(30) == 137
-    assert first_failure(tmp_path)["exit_code"] == 1
+def test_no_rank_outlives_its_agent(tmp_path: Path) -> None:
+    source = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+    job = Job(tmp_path, "-c", source, processes=1).start()
+    job.until(lambda: job.log(0).strip(), "started")
+    job.kill_node("n0")
+    assert ends_soon(int(job.log(0)))
+    assert job.wait() == 1
+    assert first_failure(tmp_path)["nodes"] == ["n0"]
+
+
+LEAVES_A_CHILD = """
+import os, subprocess, sys, time
+if os.environ["DSM_GENERATION"] == "1":
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
+                             start_new_session=True)
+    print(child.pid, flush=True)
+    os._exit(1)
+"""
+
+
+def test_what_a_rank_left_behind_is_ended_before_the_next_one_starts(tmp_path: Path) -> None:
+    job = run(tmp_path, "-c", LEAVES_A_CHILD, processes=1, restarts=1)
+    assert job.exit_code == 0
+    assert ends_soon(int(job.log(0)))
+
+
+def test_a_process_of_an_older_attempt_is_ended(tmp_path: Path) -> None:
+    sleeper = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+    old = Job(tmp_path / "attempts" / "1", "-c", sleeper, processes=1).start()
+    old.until(lambda: old.log(0).strip(), "started")
+    zombie = int(old.log(0))
+    new = run(tmp_path / "attempts" / "2", "-c", "pass", processes=1)
+    assert new.exit_code == 0
+    assert ends_soon(zombie)
+    assert new.events("orphans_ended")
+    old.wait()
+
+
+def test_a_port_in_use_is_passed_over() -> None:
+    port = free_port(31_990)
+    with socket.create_server(("", port)):
+        assert free_port(port) == 20_000 + (port - 20_000 + 1) % 12_000
+
+
+def test_nobody_gets_in_without_the_key(tmp_path: Path) -> None:
+    listener = Listener("right")
+    with pytest.raises((LinkError, OSError)):
+        connect("127.0.0.1", listener.port, "wrong").receive(5)
+    link = connect("127.0.0.1", listener.port, "right")
+    admitted = listener.admitted.get(timeout=30)
+    assert listener.admitted.empty()
+    link.send({"event": "hello"})
+    assert admitted.receive(30) == {"event": "hello"}
+    admitted.close()
+    with pytest.raises(LinkError):
+        link.receive(30)
+    listener.close()

@@ -233,14 +233,17 @@ def test_a_refused_job_says_why(cluster: Cluster, job: Job) -> None:
 def test_a_dead_node_loses_the_job_and_is_named(
     launcher: SlurmLauncher, cluster: Cluster, job: Job, tmp_path: Path
 ) -> None:
-    job = replace(job, command=("-c", "import time; print('up', flush=True); time.sleep(300)"))
+    job = replace(
+        job,
+        command=("-c", "import os, time; print(os.getpid(), 'up', flush=True); time.sleep(300)"),
+    )
     handle = launcher.submit(job)
-    for rank in (0, 1):
-        await_log(job, rank, "up")
+    ranks = [int(await_log(job, rank, "up").split()[0]) for rank in (0, 1)]
     os.kill(cluster.daemon("node2"), signal.SIGKILL)
     status = until(launcher, handle, job, JobState.LOST)
+    assert ends_soon(ranks[1]), "the dead daemon left it running"
     assert status.nodes == ("node2",)
-    assert "a node failed; not usable: node2" in status.detail
+    assert "no word from node2" in status.detail
 
     retry = replace(
         job,

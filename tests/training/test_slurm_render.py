@@ -1,4 +1,4 @@
-"""The sbatch script, run by real bash with stand-ins for srun and scontrol."""
+"""The sbatch script, run by real bash with stand-ins for the coordinator and scontrol."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from training.cluster.coordinator import parse, plan_of, srun_command
 from training.cluster.job import Job
 from training.cluster.render import SlurmOptions, bash_quote, render, sbatch_quote, write_script
 from workspace.errors import UserError
@@ -27,14 +28,12 @@ NASTY = (
 
 @pytest.fixture(scope="module")
 def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `srun` (writes its arguments and environment down) and `scontrol`."""
+    """A folder with `python` (writes its arguments and environment down) and `scontrol`."""
     folder = tmp_path_factory.mktemp("stubs")
-    srun = f"""#!{sys.executable}
+    python = f"""#!{sys.executable}
 import json, os, sys, time
 from pathlib import Path
-Path("srun.json").write_text(json.dumps([sys.argv[1:], dict(os.environ)]))
-if first := os.environ.get("STUB_FIRST"):
-    Path("first-failure.json").write_text('{{"exit_code": %s, "rank": 1}}' % first)
+Path("started.json").write_text(json.dumps([sys.argv[1:], dict(os.environ)]))
 time.sleep(float(os.environ.get("STUB_SLEEP", "0")))
 sys.exit(int(os.environ.get("STUB_CODE", "0")))
 """
@@ -44,11 +43,15 @@ case "$1 $2" in
 *) echo "NodeName=node1 Arch=x86_64 NodeAddr=10.1.2.3 NodeHostName=node1 Version=22.05.8" ;;
 esac
 """
-    for name, text in (("srun", srun), ("scontrol", scontrol)):
+    for name, text in (("python", python), ("scontrol", scontrol)):
         path = folder / name
         path.write_text(text)
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return folder
+
+
+def with_stub(stubs: Path, **options: object) -> SlurmOptions:
+    return SlurmOptions(python=str(stubs / "python"), **options)  # type: ignore[arg-type]
 
 
 def job_in(folder: Path, **changes: object) -> Job:
@@ -78,8 +81,8 @@ def run_script(script: Path, stubs: Path, **environment: str) -> tuple[int, str]
     return process.returncode, errors.decode()
 
 
-def seen_by_srun(folder: Path) -> tuple[list[str], dict[str, str]]:
-    arguments, environment = json.loads((folder / "srun.json").read_text())
+def seen_at_start(folder: Path) -> tuple[list[str], dict[str, str]]:
+    arguments, environment = json.loads((folder / "started.json").read_text())
     return arguments, environment
 
 
@@ -103,7 +106,7 @@ def test_any_strings_reach_the_ranks_unchanged(
         attempt.mkdir()
         try:
             script = write_script(
-                job_in(attempt, environment=environment, command=tuple(command)), SlurmOptions()
+                job_in(attempt, environment=environment, command=tuple(command)), with_stub(stubs)
             )
         except UserError:
             # sbatch could not take this folder's name in a directive; refused, not mangled.
@@ -111,7 +114,7 @@ def test_any_strings_reach_the_ranks_unchanged(
             return
         code, errors = run_script(script, stubs)
         assert (code, errors) == (0, "")
-        arguments, seen = seen_by_srun(attempt)
+        arguments, seen = seen_at_start(attempt)
         assert arguments[arguments.index("--") + 1 :] == command
         assert arguments[arguments.index("--attempt-dir") + 1] == str(attempt)
         assert {name: seen[name] for name in environment} == environment
@@ -129,42 +132,37 @@ def test_a_quoted_value_is_one_word_on_one_line(text: str) -> None:
     assert shown.stdout == text.encode()
 
 
-@pytest.mark.parametrize("name", ["IFS", "step", "code", "attempt_dir", "restart", "MASTER_PORT"])
+@pytest.mark.parametrize("name", ["IFS", "step", "code", "attempt_dir", "restart", "python"])
 def test_a_variable_of_the_job_cannot_disturb_the_script(
     tmp_path: Path, stubs: Path, name: str
 ) -> None:
     script = write_script(
-        job_in(tmp_path, environment={name: "75", "STUB_CODE": "3"}), SlurmOptions()
+        job_in(tmp_path, environment={name: "75", "STUB_CODE": "3"}), with_stub(stubs)
     )
     assert run_script(script, stubs) == (3, "")
-    assert seen_by_srun(tmp_path)[1][name] == "75"
+    assert seen_at_start(tmp_path)[1][name] == "75"
 
 
-def test_ranks_are_told_where_to_meet(tmp_path: Path, stubs: Path) -> None:
-    script = write_script(job_in(tmp_path, nodes=2, processes_per_node=4), SlurmOptions())
-    assert run_script(script, stubs)[0] == 0
-    arguments, environment = seen_by_srun(tmp_path)
-    assert environment["MASTER_ADDR"] == "10.1.2.3"
-    assert 20000 <= int(environment["MASTER_PORT"]) < 32000
-    assert {"--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--cpus-per-task=4"} <= set(arguments)
+def test_the_coordinator_is_told_of_the_allocation(tmp_path: Path, stubs: Path) -> None:
+    job = job_in(
+        tmp_path, nodes=1, spares=1, processes_per_node=4, restarts=7, checkpoints=tmp_path / "a b"
+    )
+    assert run_script(write_script(job, with_stub(stubs)), stubs) == (0, "")
+    plan = parse(seen_at_start(tmp_path)[0][2:])
+    assert seen_at_start(tmp_path)[0][:2] == ["-m", "training.cluster.coordinator"]
+    assert (plan.host, plan.node_names, plan.nodes) == ("10.1.2.3", "node1,node2", 1)
+    assert (plan.processes, plan.restarts, plan.checkpoints) == (4, 7, tmp_path / "a b")
+    assert plan_of(plan).sections == job.sections
+    assert {"--nodes=2", "--ntasks=2", "--cpus-per-task=4", "--no-kill"} <= set(
+        srun_command(plan, 2)
+    )
     assert (tmp_path / "nodes.txt").read_text() == "node1\nnode2\n"
-
-
-def test_a_port_in_use_is_passed_over(tmp_path: Path, stubs: Path) -> None:
-    import socket
-
-    script = write_script(job_in(tmp_path), SlurmOptions())
-    run_script(script, stubs)
-    taken = int(seen_by_srun(tmp_path)[1]["MASTER_PORT"])
-    (tmp_path / "exit.json").unlink()
-    with socket.create_server(("127.0.0.1", taken)):
-        run_script(script, stubs)
-    assert int(seen_by_srun(tmp_path)[1]["MASTER_PORT"]) == 20000 + (taken - 20000 + 1) % 12000
+    assert "--nodes=2" in directives(job, SlurmOptions()), "the spare is in the allocation"
 
 
 @pytest.mark.parametrize("code", [0, 1, 75, 93, 137])
 def test_the_exit_code_is_passed_on_and_recorded(tmp_path: Path, stubs: Path, code: int) -> None:
-    script = write_script(job_in(tmp_path), SlurmOptions())
+    script = write_script(job_in(tmp_path), with_stub(stubs))
     assert run_script(script, stubs, STUB_CODE=str(code)) == (code, "")
     recorded = json.loads((tmp_path / "exit.json").read_text())
     assert recorded["ended"] > 1.7e9
@@ -173,19 +171,14 @@ def test_the_exit_code_is_passed_on_and_recorded(tmp_path: Path, stubs: Path, co
     }  # fmt: skip
 
 
-def test_the_first_failure_counts_not_the_highest_code(tmp_path: Path, stubs: Path) -> None:
-    script = write_script(job_in(tmp_path), SlurmOptions())
-    assert run_script(script, stubs, STUB_CODE="143", STUB_FIRST="75") == (75, "")
-
-
 def test_a_requeued_job_repeats_a_final_outcome_but_retries_a_crash(
     tmp_path: Path, stubs: Path
 ) -> None:
-    script = write_script(job_in(tmp_path), SlurmOptions(requeue=True))
+    script = write_script(job_in(tmp_path), with_stub(stubs, requeue=True))
     assert run_script(script, stubs, STUB_CODE="75")[0] == 75
-    (tmp_path / "srun.json").unlink()
+    (tmp_path / "started.json").unlink()
     assert run_script(script, stubs, SLURM_RESTART_COUNT="1", STUB_CODE="0")[0] == 75
-    assert not (tmp_path / "srun.json").exists()
+    assert not (tmp_path / "started.json").exists()
 
     (tmp_path / "exit.json").write_text('{"exit_code": 143, "job_id": "4711"}\n')
     assert run_script(script, stubs, SLURM_RESTART_COUNT="1", STUB_CODE="0")[0] == 0
@@ -199,9 +192,9 @@ def await_file(path: Path) -> None:
 
 
 def test_usr2_asks_the_ranks_to_stop_and_keeps_their_exit_code(tmp_path: Path, stubs: Path) -> None:
-    script = write_script(job_in(tmp_path), SlurmOptions())
+    script = write_script(job_in(tmp_path), with_stub(stubs))
     process = start(script, stubs, STUB_SLEEP="1.5", STUB_CODE="75")
-    await_file(tmp_path / "srun.json")
+    await_file(tmp_path / "started.json")
     process.send_signal(signal.SIGUSR2)
     await_file(tmp_path / "stop-requested")
     assert process.poll() is None
@@ -209,9 +202,9 @@ def test_usr2_asks_the_ranks_to_stop_and_keeps_their_exit_code(tmp_path: Path, s
 
 
 def test_term_is_recorded_and_leaves_the_ranks_time_to_save(tmp_path: Path, stubs: Path) -> None:
-    script = write_script(job_in(tmp_path), SlurmOptions())
+    script = write_script(job_in(tmp_path), with_stub(stubs))
     process = start(script, stubs, STUB_SLEEP="1.5", STUB_CODE="75")
-    await_file(tmp_path / "srun.json")
+    await_file(tmp_path / "started.json")
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 75
     recorded = json.loads((tmp_path / "exit.json").read_text())
@@ -265,6 +258,7 @@ def test_directives_of_a_full_job(tmp_path: Path) -> None:
         "--mem=0",
         "--exclude=n3,n7",
         "--requeue",
+        "--no-kill",
         "--exclusive",
         "--switches=1@10:00",
         "--contiguous",
@@ -274,14 +268,14 @@ def test_directives_of_a_full_job(tmp_path: Path) -> None:
 
 def test_a_plain_job_asks_for_nothing_special(tmp_path: Path) -> None:
     lines = directives(job_in(tmp_path), SlurmOptions())
-    assert lines[-1] == "--no-requeue"
+    assert lines[-2:] == ["--no-requeue", "--no-kill"]
     assert not any(line.startswith(("--partition", "--gres", "--exclude")) for line in lines)
 
 
 def test_setup_lines_run_before_the_ranks(tmp_path: Path, stubs: Path) -> None:
-    options = SlurmOptions(setup=("export FROM_SETUP=$((40 + 2))",))
+    options = with_stub(stubs, setup=("export FROM_SETUP=$((40 + 2))",))
     run_script(write_script(job_in(tmp_path), options), stubs)
-    assert seen_by_srun(tmp_path)[1]["FROM_SETUP"] == "42"
+    assert seen_at_start(tmp_path)[1]["FROM_SETUP"] == "42"
 
 
 def test_script_and_spec_are_readable_by_their_owner_alone(tmp_path: Path) -> None:

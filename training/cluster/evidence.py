@@ -6,9 +6,11 @@ Out: a `Cause` and the nodes under suspicion, as `training.cluster.recovery` wan
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from training.cluster.job import (
@@ -20,7 +22,9 @@ from training.cluster.job import (
 )
 from training.cluster.recovery import Cause, Ending
 from training.run_events import RunEvent
+from workspace import publish
 
+_HISTORY_NAME = "history.json"
 ENDED = "ended"  # the event that closes a generation; its facts are an `Ending`
 
 _STORAGE = re.compile(
@@ -115,6 +119,21 @@ def read_ending(facts: Any) -> Ending:
             "suspects": tuple(facts["suspects"]),
         }
     )
+
+
+def write_history(attempt_dir: Path, history: Sequence[Ending]) -> None:
+    """Tell an attempt's job what went before it."""
+    if history:
+        publish.write_json(attempt_dir / _HISTORY_NAME, [ending_facts(one) for one in history])
+
+
+def read_history(attempt_dir: Path) -> list[Ending]:
+    """What went before the attempt's job; nothing where nobody wrote it down."""
+    try:
+        text = (attempt_dir / _HISTORY_NAME).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    return [read_ending(facts) for facts in json.loads(text)]
 
 
 def job_endings(

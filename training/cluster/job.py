@@ -12,6 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from training.cluster.hang import SectionLimits
+
 # Contract between trainers and supervisor.
 EXIT_DONE = 0
 EXIT_RESUME = 75  # stopped on request or before walltime, checkpoint written: run me again
@@ -21,6 +23,7 @@ EXIT_NEVER_AGAIN = 93  # a fault of the user's input or configuration: do not re
 # after each step, all ranks agree, checkpoint and exit with EXIT_RESUME. It works over any shared
 # file system, where torchrun would die of a signal or swallow it.
 STOP_FILE = "stop-requested"
+FIRST_FAILURE_NAME = "first-failure.json"  # in `Job.attempt_dir`: what brought the job to its end
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Job:
     spares: int = 0  # nodes beside `nodes` that wait for one of them to be lost
     restarts: int = 0  # of the ranks inside the job before it is given up for another
     checkpoints: Path | None = None  # where progress shows; None: it cannot be told
+    # After which a silent rank counts as hanging.
+    sections: SectionLimits = field(default_factory=SectionLimits)
 
 
 @dataclass(frozen=True)

@@ -37,13 +37,13 @@ from training.cluster.job import (
     JobStatus,
     Nodes,
 )
+from training.cluster.marks import MARK, marked
 from workspace import publish
 from workspace.errors import DsmError, UserError
 
 HANDLE_NAME = "handle.json"
 EXIT_NAME = "exit.json"
 LOCK_NAME = "job.lock"
-MARK = "DSM_ATTEMPT_DIR"  # in the environment of every process of a job
 START_TIMEOUT_S = 60.0
 KILL_WAIT_S = 10.0
 
@@ -239,14 +239,8 @@ def _wait_until_over(folder: Path, timeout_s: float) -> bool:
 
 def _members(folder: Path) -> list[int]:
     """Every process of the job: the watcher, the ranks and whatever they started."""
-    mark = f"{MARK}={folder.resolve()}".encode()
-    found = []
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        # Processes come and go, and others' are not ours to read.
-        with contextlib.suppress(OSError):
-            if mark in environ.read_bytes().split(b"\0"):
-                found.append(int(environ.parent.name))
-    return found
+    own = str(folder.resolve())
+    return list(marked(lambda environment: environment[MARK] == own))
 
 
 def _signal_members(folder: Path, number: signal.Signals) -> int:

@@ -1,14 +1,17 @@
-"""Start one node's ranks, watch them, report how they ended.
+"""One node's ranks: starts them, looks after them, reports to the job's coordinator.
 
-`srun` runs one agent per node:
+The coordinator's `srun` starts one agent on each node of the allocation:
 
-    python -m training.cluster.node_agent --attempt-dir DIR --nodes 2 --processes 8 -- COMMAND
+    python -m training.cluster.node_agent --attempt-dir DIR --processes 8 -- COMMAND
 
-In: MASTER_ADDR and MASTER_PORT in the environment, the node's rank in SLURM_NODEID. Each rank gets
-torchrun's variables (RANK, LOCAL_RANK, WORLD_SIZE, ...), so that `init_process_group("env://")`
-works, and writes to `DIR/logs/rank-NNNN.log`. Out: `DIR/exits/node-NNNN.json`, and for the first
-node of the job that fails also `DIR/first-failure.json`; the exit code is that of the node's first
-failing rank (128 + signal if killed).
+In: the coordinator's address and key in the environment, then its orders. Out: twice a second what
+each rank is doing, and how ranks ended. Each rank gets torchrun's variables (RANK, LOCAL_RANK,
+WORLD_SIZE, MASTER_ADDR, ...), so that `init_process_group("env://")` works, and writes to
+`DIR/logs/rank-NNNN.log`.
+
+Nothing outlives its agent: the kernel kills the ranks when it dies, it kills them when it loses
+the coordinator, and before it starts ranks it ends what earlier generations and attempts of the
+same stage left on its node.
 
 Ranks are asked to stop by the file `STOP_FILE`, which they look for themselves. On scancel and
 preemption Slurm sends SIGTERM to every process of the step: the ranks may save for as long as Slurm
@@ -18,62 +21,61 @@ interpreter is shutting down and has given its handlers back.
 Why not torchrun: it exits with 1 whatever the code of its ranks was (75 and 93 mean something to
 us), dies on USR signals, and importing torch costs seconds on each start. The rendezvous is
 torch's own (a TCPStore opened by rank 0).
-
-Not covered: restarting ranks inside the allocation.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
+import ctypes
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from training.cluster.job import EXIT_RESUME
-from workspace import publish
+from training.checkpoints import GENERATION_VARIABLE
+from training.cluster.agent_link import (
+    ADDRESS_VARIABLE,
+    KEY_VARIABLE,
+    Link,
+    LinkError,
+    Message,
+    connect,
+)
+from training.cluster.heartbeat import BEAT_VARIABLE, STACK_VARIABLE, BeatReader
+from training.cluster.marks import MARK, Environment, end, marked
+from training.cluster.stacks import read_stack
 
-EXITS_NAME = "exits"
-FIRST_FAILURE_NAME = "first-failure.json"
+BEAT_S = 0.5
+_TICK_S = 0.1
+_CONNECT_S = 60.0
+NODE_VARIABLE = "SLURMD_NODENAME"
 
 # The last line of a traceback, which torch may mark with the rank.
 _EXCEPTION = re.compile(r"(\[rank\d+\]: )?[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
-_POLL_S = 0.1
-# Files on a shared file system, which many agents look at, are looked at less often.
-_SHARED_POLL_S = 1.0
-# A rank that saved its checkpoint waits this long for the others before the node gives up on them.
-_GRACEFUL_S = 60.0
-# After a crash the node's other ranks cannot go on; TERM, then KILL.
-_TERMINATE_S = 5.0
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
-class NodeExit:
-    """How a node's ranks ended. Field order matters: the batch script reads `exit_code` first."""
+class Place:
+    """This node's place among those that train, in one generation of ranks."""
 
-    exit_code: int
-    rank: int
-    host: str
-    error: str
-    ended_ns: int
-
-
-@dataclass(frozen=True)
-class Layout:
-    """This node's place in the job."""
-
+    generation: int
     node_rank: int
     nodes: int
     processes: int
+    master_addr: str
+    master_port: int
 
     def environment(self, local_rank: int) -> dict[str, str]:
         """What torchrun would set for this rank."""
@@ -84,16 +86,25 @@ class Layout:
             "WORLD_SIZE": str(self.nodes * self.processes),
             "LOCAL_WORLD_SIZE": str(self.processes),
             "GROUP_WORLD_SIZE": str(self.nodes),
+            "MASTER_ADDR": self.master_addr,
+            "MASTER_PORT": str(self.master_port),
+            "TORCHELASTIC_RESTART_COUNT": str(self.generation - 1),
+            GENERATION_VARIABLE: str(self.generation),
         }
 
 
 @dataclass
 class Rank:
-    """A rank's process and its log."""
+    """A rank's process, its log and its heartbeat."""
 
     rank: int
     process: subprocess.Popen[bytes]
     log: Path
+    log_start: int  # where this generation's part begins
+    beat: BeatReader
+    stacks: Path
+    reported: bool = False
+    told_step: int = 0
 
     @property
     def exit_code(self) -> int | None:
@@ -101,148 +112,266 @@ class Rank:
         code = self.process.poll()
         return code if code is None or code >= 0 else 128 - code
 
-
-def run(
-    command: Sequence[str], layout: Layout, attempt_dir: Path, terminate: threading.Event
-) -> int:
-    """Run the ranks to their end and report it; returns the node's exit code.
-
-    `terminate` is set when this process was sent SIGTERM.
-    """
-    ranks = [_start(command, layout, local, attempt_dir) for local in range(layout.processes)]
-    try:
-        first = _watch(ranks, attempt_dir, terminate)
-        if first is not None:
-            _wind_down(ranks, graceful=first.exit_code == EXIT_RESUME)
-        outcome = _report(first, layout, attempt_dir)
-        if outcome.exit_code == EXIT_RESUME:
-            _await_other_nodes(layout, attempt_dir)
-        return outcome.exit_code
-    finally:
-        _kill(ranks)
+    def view(self) -> Message:
+        """What it is doing, for the coordinator; without a beat only that it lives."""
+        said = self.beat.read()
+        if said is None:
+            return {"rank": self.rank, "state": process_state(self.process.pid)}
+        steps = [one for one in said.steps if one[0] > self.told_step]
+        self.told_step = max([self.told_step, *(number for number, _ in steps)])
+        return {
+            "rank": self.rank,
+            "state": process_state(self.process.pid),
+            "section": int(said.section),
+            "age_s": time.monotonic() - said.since,
+            "step": said.step,
+            "changes": said.changes,
+            "steps": steps,
+        }
 
 
-def _start(command: Sequence[str], layout: Layout, local_rank: int, attempt_dir: Path) -> Rank:
-    environment = layout.environment(local_rank)
-    rank = int(environment["RANK"])
-    log = attempt_dir / "logs" / f"rank-{rank:04d}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as stream:
-        process = subprocess.Popen(
-            [sys.executable, *command],
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-        )
-    return Rank(rank, process, log)
+class Agent:
+    """Obeys the coordinator until it is told to leave, or the coordinator is gone."""
+
+    def __init__(self, link: Link, command: Sequence[str], processes: int, folder: Path) -> None:
+        self.link = link
+        self.command = command
+        self.processes = processes
+        self.folder = folder  # the attempt's
+        self.node = os.environ.get(NODE_VARIABLE) or socket.gethostname()
+        self.terminated = threading.Event()
+        self._told_terminated = False
+        self._ranks: list[Rank] = []
+        self._generation = 0
+        self._kill_at: float | None = None
+        self._scratch = Path(tempfile.mkdtemp(prefix="dsm-ranks-", dir=_memory_folder()))
+
+    def run(self) -> int:
+        """Until the coordinator says so (0) or is gone (1)."""
+        try:
+            self.link.send({"event": "hello", "node": self.node, "pid": os.getpid()})
+            beat_at = 0.0
+            while True:
+                message = self.link.receive(_TICK_S)
+                if message is not None and not self._obey(message):
+                    return 0
+                self._look_at_ranks()
+                if time.monotonic() >= beat_at:
+                    beat_at = time.monotonic() + BEAT_S
+                    self._beat()
+        except LinkError as error:
+            print(f"{self.node}: lost the coordinator ({error}); ending the ranks", flush=True)
+            return 1
+        finally:
+            self._end_ranks()
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _obey(self, message: Message) -> bool:
+        order = message["order"]
+        if order == "port":
+            self._tell("port", port=free_port(message["wish"]))
+        elif order == "start":
+            place = Place(
+                message["generation"], message["node_rank"], message["nodes"], self.processes,
+                message["master_addr"], message["master_port"],
+            )  # fmt: skip
+            self._start(place)
+        elif order == "stop":
+            self._stop(message["grace_s"])
+        elif order == "stacks":
+            self._tell("stacks", generation=self._generation, stacks=self._stacks())
+        return bool(order != "leave")
+
+    def _start(self, place: Place) -> None:
+        self._generation = place.generation
+        ended = end_orphans(self.folder, self.node, place.generation)
+        if ended:
+            print(f"{self.node}: ended {len(ended)} processes of earlier ranks", flush=True)
+        self._ranks = [self._start_rank(place, local) for local in range(self.processes)]
+        self._tell("started", generation=place.generation, orphans=len(ended))
+
+    def _start_rank(self, place: Place, local_rank: int) -> Rank:
+        environment = place.environment(local_rank)
+        rank = int(environment["RANK"])
+        log = self.folder / "logs" / f"rank-{rank:04d}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        stacks = log.with_name(f"stacks-{rank:04d}.log")
+        beat = BeatReader(self._scratch / f"beat-{place.generation}-{rank}")
+        with log.open("ab") as stream:
+            log_start = stream.tell()
+            process = subprocess.Popen(
+                [sys.executable, *self.command],
+                env={
+                    **rank_environment(),
+                    **environment,
+                    BEAT_VARIABLE: str(beat.path),
+                    STACK_VARIABLE: str(stacks),
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                # Safe: this process has one thread.
+                preexec_fn=_die_with_parent,
+            )
+        return Rank(rank, process, log, log_start, beat, stacks)
+
+    def _look_at_ranks(self) -> None:
+        if self._kill_at is not None and (time.monotonic() >= self._kill_at or self._all_ended()):
+            self._end_ranks()
+            self._kill_at = None
+            self._tell("stopped", generation=self._generation)
+            return
+        for rank in self._ranks:
+            code = rank.exit_code
+            if code is None or rank.reported:
+                continue
+            rank.reported = True
+            error = last_words(rank.log, code, rank.log_start)
+            if code:
+                print(f"rank {rank.rank} ended with {code}: {error}", flush=True)
+            self._tell(
+                "exited", generation=self._generation, rank=rank.rank, code=code, error=error,
+                ended=time.time(),
+            )  # fmt: skip
+
+    def _beat(self) -> None:
+        if self.terminated.is_set() and not self._told_terminated:
+            self._told_terminated = True
+            self._tell("terminated")
+        living = [rank.view() for rank in self._ranks if rank.exit_code is None]
+        self._tell("beat", generation=self._generation, ranks=living)
+
+    def _stop(self, grace_s: float) -> None:
+        if grace_s > 0:
+            for rank in self._ranks:
+                if rank.exit_code is None:
+                    rank.process.send_signal(signal.SIGTERM)
+        self._kill_at = time.monotonic() + grace_s
+
+    def _stacks(self) -> list[Message]:
+        return [
+            {
+                "rank": rank.rank,
+                "frames": (stack := read_stack(rank.process.pid, rank.stacks)).frames,
+                "source": stack.source,
+            }
+            for rank in self._ranks
+            if rank.exit_code is None
+        ]
+
+    def _all_ended(self) -> bool:
+        return all(rank.exit_code is not None for rank in self._ranks)
+
+    def _end_ranks(self) -> None:
+        """Also what they started and left."""
+        for rank in self._ranks:
+            if rank.exit_code is None:
+                rank.process.kill()
+        for rank in self._ranks:
+            rank.process.wait()
+            rank.beat.close()
+        if self._ranks:
+            end_orphans(self.folder, self.node, self._generation + 1)
+        self._ranks = []
+
+    def _tell(self, event: str, **values: object) -> None:
+        self.link.send({"event": event, "node": self.node, **values})
 
 
-def _watch(ranks: list[Rank], attempt_dir: Path, terminate: threading.Event) -> Rank | None:
-    """Until all ranks are done (None) or one fails (that rank)."""
-    while True:
-        for rank in ranks:
-            if rank.exit_code:
-                return rank
-        if all(rank.exit_code == 0 for rank in ranks):
-            return None
-        if terminate.is_set() and _crashed_elsewhere(attempt_dir):
-            # Without that rank the others wait in a collective operation and cannot save.
-            _signal(ranks, signal.SIGKILL)
-        time.sleep(_POLL_S)
+def end_orphans(folder: Path, node: str, generation: int) -> list[int]:
+    """Kill processes of earlier attempts of this stage, and of this attempt's generations before
+    `generation` on `node`; returns whom. Several of Slurm's nodes may share one machine."""
+    attempts, own = folder.parent, int(folder.name) if folder.name.isdigit() else None
 
-
-def _crashed_elsewhere(attempt_dir: Path) -> bool:
-    try:
-        first = json.loads((attempt_dir / FIRST_FAILURE_NAME).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return False
-    return bool(first["exit_code"] != EXIT_RESUME)
-
-
-def _wind_down(ranks: list[Rank], *, graceful: bool) -> None:
-    if graceful and _all_end_within(ranks, _GRACEFUL_S):
-        return
-    _signal(ranks, signal.SIGTERM)
-    _all_end_within(ranks, _TERMINATE_S)
-    _kill(ranks)
-
-
-def _all_end_within(ranks: list[Rank], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while any(rank.exit_code is None for rank in ranks):
-        if time.monotonic() >= deadline:
+    def left_over(environment: Environment) -> bool:
+        theirs = Path(environment[MARK])
+        if environment.get(NODE_VARIABLE, node) != node or theirs.parent != attempts:
             return False
-        time.sleep(_POLL_S)
-    return True
+        if theirs == folder:
+            return int(environment.get(GENERATION_VARIABLE, generation)) < generation
+        return own is not None and theirs.name.isdigit() and int(theirs.name) < own
+
+    def find() -> Iterator[int]:
+        return marked(left_over)
+
+    return end(find)
 
 
-def _signal(ranks: list[Rank], number: signal.Signals) -> None:
-    for rank in ranks:
-        if rank.exit_code is None:
-            rank.process.send_signal(number)
+def rank_environment() -> dict[str, str]:
+    """This process's environment without what is the agent's alone."""
+    return {name: value for name, value in os.environ.items() if name not in _OWN}
 
 
-def _kill(ranks: list[Rank]) -> None:
-    _signal(ranks, signal.SIGKILL)
-    for rank in ranks:
-        rank.process.wait()
+_OWN = frozenset({ADDRESS_VARIABLE, KEY_VARIABLE})
 
 
-def _report(failed: Rank | None, layout: Layout, attempt_dir: Path) -> NodeExit:
-    outcome = NodeExit(
-        exit_code=(failed.exit_code or 0) if failed else 0,
-        rank=failed.rank if failed else layout.node_rank * layout.processes,
-        host=os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
-        error=_last_words(failed.log, failed.exit_code or 0) if failed else "",
-        ended_ns=time.time_ns(),
-    )
-    record = attempt_dir / EXITS_NAME / f"node-{layout.node_rank:04d}.json"
-    publish.write_text(record, json.dumps(asdict(outcome)) + "\n")
-    if failed is not None:
-        print(f"rank {outcome.rank} ended with {outcome.exit_code}: {outcome.error}", flush=True)
-        # A hard link is atomic on every POSIX file system: the first node to fail wins.
-        with contextlib.suppress(FileExistsError):
-            os.link(record, attempt_dir / FIRST_FAILURE_NAME)
-    return outcome
+def free_port(wish: int) -> int:
+    """`wish` or the next port on which nothing listens here; below the kernel's ephemeral range,
+    whose ports may be taken by an outgoing connection at any moment."""
+    first, last = 20_000, 32_000
+    for offset in range(last - first):
+        port = first + (wish - first + offset) % (last - first)
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            return port
+    raise OSError(f"no free port between {first} and {last}")
 
 
-def _last_words(log: Path, exit_code: int) -> str:
-    """The log's last exception, else its last line, at most 300 characters.
+def last_words(log: Path, exit_code: int, start: int = 0) -> str:
+    """The log's last exception from byte `start` on, else its last line, at most 300 characters.
 
     A killed rank's last line is whatever it happened to print: only an exception counts there.
     """
     with log.open("rb") as stream:
-        stream.seek(max(0, log.stat().st_size - 16384))
+        stream.seek(max(start, log.stat().st_size - 16384))
         lines = [line.strip() for line in stream.read().decode("utf-8", "replace").splitlines()]
     exceptions = [line for line in lines if _EXCEPTION.match(line)]
     spoken = exceptions or ([] if exit_code > 128 else list(filter(None, lines)))
     return spoken[-1][:300] if spoken else ""
 
 
-def _await_other_nodes(layout: Layout, attempt_dir: Path) -> None:
-    """A non-zero exit makes srun kill the other nodes: let them finish saving first."""
-    deadline = time.monotonic() + _GRACEFUL_S
-    while time.monotonic() < deadline:
-        if len(list((attempt_dir / EXITS_NAME).glob("node-*.json"))) >= layout.nodes:
-            return
-        time.sleep(_SHARED_POLL_S)
+def process_state(pid: int) -> str:
+    """The letter that /proc shows: R, S, D, T, Z, ...; X when there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "X"
+
+
+def _die_with_parent() -> None:
+    """In the child: the kernel kills it when the agent ends, however that comes about."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _memory_folder() -> str | None:
+    """A folder in memory for the heartbeats, which would else be written to a disk."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+
+
+def _connect() -> Link:
+    """The coordinator listens before it starts us, but a network may take its time."""
+    host, _, port = os.environ[ADDRESS_VARIABLE].rpartition(":")
+    deadline = time.monotonic() + _CONNECT_S
+    while True:
+        try:
+            return connect(host, int(port), os.environ[KEY_VARIABLE])
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; see the module's text."""
     parser = argparse.ArgumentParser(prog="node_agent", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--attempt-dir", type=Path, required=True)
-    parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--processes", type=int, required=True)
     parser.add_argument("command", nargs="+")
     chosen = parser.parse_args(arguments)
-    layout = Layout(int(os.environ.get("SLURM_NODEID", "0")), chosen.nodes, chosen.processes)
     # Ignored across exec: a rank without a handler survives an operator's `scancel --signal=USR2`.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-    terminate = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: terminate.set())
-    return run(chosen.command, layout, chosen.attempt_dir, terminate)
+    agent = Agent(_connect(), chosen.command, chosen.processes, chosen.attempt_dir)
+    signal.signal(signal.SIGTERM, lambda *_: agent.terminated.set())
+    return agent.run()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from training.cluster.job import STOP_FILE, Job
-from training.cluster.local import ENVIRONMENT, MARK
+from training.cluster.local import ENVIRONMENT
+from training.cluster.marks import MARK
 from workspace import publish
 from workspace.config import StageConfig, setting
 from workspace.errors import UserError
@@ -133,6 +134,8 @@ def render(job: Job, options: SlurmOptions) -> str:
         attempt_dir=bash_quote(str(job.attempt_dir)),
         python=bash_quote(options.python or sys.executable),
         command=" ".join(bash_quote(part) for part in job.command),
+        sections=bash_quote(job.sections.model_dump_json()),
+        checkpoints=bash_quote(str(job.checkpoints)) if job.checkpoints else "",
         setup=options.setup,
         stop_file=STOP_FILE,
         job=job,
@@ -151,6 +154,8 @@ def write_script(job: Job, options: SlurmOptions) -> Path:
     spec = {
         **asdict(job),
         "attempt_dir": str(job.attempt_dir),
+        "checkpoints": str(job.checkpoints) if job.checkpoints else None,
+        "sections": job.sections.model_dump(mode="json"),
         "slurm": options.model_dump(mode="json"),
     }
     _write_private(job.attempt_dir / SPEC_NAME, json.dumps(spec, indent=2, sort_keys=True) + "\n")
@@ -205,7 +210,7 @@ def _directives(job: Job, options: SlurmOptions) -> list[str]:
         "chdir": str(job.attempt_dir),
         "output": "job.log",
         "open-mode": "append",
-        "nodes": str(job.nodes),
+        "nodes": str(job.nodes + job.spares),
         "ntasks-per-node": "1",
         "cpus-per-task": str(cpus),
         "time": _minutes(job.time_limit_s),
@@ -222,6 +227,8 @@ def _directives(job: Job, options: SlurmOptions) -> list[str]:
     }
     lines = [f"--{name}={sbatch_quote(value)}" for name, value in named.items() if value]
     lines.append("--requeue" if options.requeue else "--no-requeue")
+    # The coordinator deals with a dead node, and sooner.
+    lines.append("--no-kill")
     if options.exclusive:
         lines.append("--exclusive")
     return lines + [_extra(option) for option in options.extra]

@@ -1,7 +1,7 @@
 """The Slurm launcher: one attempt of a run is one batch job.
 
 In: a `Job` (and the site's `SlurmOptions`). Out: `job.sbatch`, `job.json`, `handle.json`, and from
-the job itself `nodes.txt`, `job.log`, `logs/`, `exits/`, `exit.json` in the attempt's folder.
+the job itself `nodes.txt`, `job.log`, `logs/`, `events.jsonl`, `exit.json` in the attempt's folder.
 
     launcher = SlurmLauncher(SlurmOptions(partition="gpu"))
     handle = launcher.submit(job)
@@ -10,11 +10,11 @@ the job itself `nodes.txt`, `job.log`, `logs/`, `exits/`, `exit.json` in the att
 `submit` looks for the job's key before it submits, so a caller that died in between gets the same
 job again. `poll` costs one read while the outcome is on disk, else one squeue for one job.
 
-A node failure ends the attempt as LOST with the guilty nodes in `JobStatus.nodes`; the supervisor
-submits the next attempt without them, in a new folder, which the checkpoint fence tells apart from
-ranks that the dead node left running.
+A node failure that no spare of the job could make up for ends the attempt as LOST with the guilty
+nodes in `JobStatus.nodes`; the supervisor submits the next attempt without them, in a new folder,
+which the checkpoint fence tells apart from ranks that the dead node left running.
 
-Not covered: job arrays, spare nodes inside the allocation.
+Not covered: job arrays.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from training.cluster.job import (
     EXIT_DONE,
     EXIT_NEVER_AGAIN,
     EXIT_RESUME,
+    FIRST_FAILURE_NAME,
     Job,
     JobHandle,
     JobState,
@@ -37,7 +38,7 @@ from training.cluster.job import (
     Nodes,
 )
 from training.cluster.local import EXIT_NAME, HANDLE_NAME
-from training.cluster.node_agent import FIRST_FAILURE_NAME
+from training.cluster.recovery import Cause
 from training.cluster.render import NODES_NAME, SlurmOptions, write_script
 from training.cluster.slurm_client import SlurmClient
 from training.cluster.slurm_output import JobInfo
@@ -82,6 +83,13 @@ class _RecordedExit(NamedTuple):
     def settles(self) -> bool:
         """Whether it says all; else the scheduler knows who ended the job, and why."""
         return self.code in _CONTRACT and not self.terminated
+
+
+class _Failure(NamedTuple):
+    """In words, and the nodes that the job lost."""
+
+    detail: str
+    lost_nodes: tuple[str, ...]
 
 
 class SlurmLauncher:
@@ -238,7 +246,10 @@ class SlurmLauncher:
         return lost
 
     def _ended(self, code: int, job: Job) -> JobStatus:
-        detail = _first_failure(job.attempt_dir) if code else ""
+        failure = _first_failure(job.attempt_dir) if code else None
+        detail = failure.detail if failure else ""
+        if failure and failure.lost_nodes:
+            return JobStatus(JobState.LOST, detail, code, failure.lost_nodes)
         if code in _CONTRACT:
             return JobStatus(_CONTRACT[code], detail, code)
         if code > 128:
@@ -304,13 +315,17 @@ def _read_nodes(attempt_dir: Path) -> tuple[str, ...]:
         return ()
 
 
-def _first_failure(attempt_dir: Path) -> str:
-    """`rank 1 on node2 ended with 1: ValueError: ...`, from the agents' record."""
+def _first_failure(attempt_dir: Path) -> _Failure | None:
+    """What the job's coordinator says brought the job to its end."""
     try:
         text = (attempt_dir / FIRST_FAILURE_NAME).read_text(encoding="utf-8")
     except FileNotFoundError:
-        return ""
+        return None
     record = json.loads(text)
+    lost = record.get("cause") == Cause.NODE_LOST
+    if record["rank"] < 0:
+        return _Failure(record["error"], tuple(record["nodes"]) if lost else ())
     code = record["exit_code"]
     how = f"was killed by signal {code - 128}" if code > 128 else f"ended with {code}"
-    return f"rank {record['rank']} on {record['host']} {how}: {record['error']}".rstrip(": ")
+    where = f"rank {record['rank']} on {record['host']}"
+    return _Failure(f"{where} {how}: {record['error']}".rstrip(": "), ())

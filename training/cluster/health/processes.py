@@ -1,7 +1,7 @@
 """Processes that should not be there: of ended jobs, stuck in the kernel, or never reaped.
 
 A process belongs to a job of ours when the attempt's folder is in its environment
-(`training.cluster.local.MARK`), which it inherits even when it left its parent and its session, so
+(`training.cluster.marks.MARK`), which it inherits even when it left its parent and its session, so
 that Slurm's `proctrack/linuxproc` no longer knows it.
 """
 
@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from training.cluster.health.config import HealthConfig
 from training.cluster.health.results import Severity, Verdict, combine
-from training.cluster.local import EXIT_NAME, MARK
+from training.cluster.local import EXIT_NAME
+from training.cluster.marks import MARK
 
 _OUTCOME_NAME = "outcome.json"  # what the supervisor writes when an attempt is over
 _KILL_WAIT_S = 5.0

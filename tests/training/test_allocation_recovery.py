@@ -1,0 +1,184 @@
+"""Ranks that die, hang or lag, and nodes that vanish, inside one allocation."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ranks_on_this_machine import Job
+
+from benchmarks.chaos.trainer import Settings, read_ledger, undisturbed_weights
+from training.cluster.hang import RankView, SectionLimits, culprits
+from training.cluster.heartbeat import Section
+from training.cluster.stragglers import StragglerWatch
+
+MODULE = "benchmarks.chaos.trainer"
+LIMITS = SectionLimits(setup_s=60, step_s=3, checkpoint_s=60, evaluation_s=60)
+
+StartJob = Callable[..., tuple[Job, Settings]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> StartJob:
+    def run(changes: dict[str, Any] | None = None, **layout: Any) -> tuple[Job, Settings]:
+        settings = Settings(str(tmp_path), **{"steps": 60, "step_s": 0.05, **(changes or {})})
+        written = settings.write(tmp_path / "settings.json")
+        job = Job(
+            tmp_path / "attempts" / "1", "-m", MODULE, str(written),
+            checkpoints=tmp_path / "checkpoints", **{"restarts": 5, "sections": LIMITS, **layout},
+        )  # fmt: skip
+        return job.start(), settings
+
+    return run
+
+
+def trained(settings: Settings, step: int) -> bool:
+    return any(line["step"] >= step for line in read_ledger(Path(settings.stage)))
+
+
+def assert_nothing_was_lost(settings: Settings) -> None:
+    assert (Path(settings.stage) / "weights").read_text() == undisturbed_weights(settings)
+
+
+def test_a_killed_rank_is_started_again_on_the_same_nodes(start: StartJob) -> None:
+    job, settings = start(nodes=2, spares=1, processes=1)
+    job.until(lambda: trained(settings, 25), "trained 25 steps")
+    os.kill(job.pids("n1", ranks=True)[0], signal.SIGKILL)
+    assert job.wait() == 0
+    assert [event.nodes for event in job.events("started")] == [("n0", "n1")] * 2
+    resumed = [
+        line["step"] for line in read_ledger(Path(settings.stage)) if line["generation"] == 2
+    ]
+    assert resumed[0] in (11, 21, 31, 41, 51), "from the newest checkpoint, not from the start"
+    assert_nothing_was_lost(settings)
+
+
+def test_a_spare_takes_the_place_of_a_lost_node(start: StartJob) -> None:
+    job, settings = start(nodes=2, spares=1, processes=1)
+    job.until(lambda: trained(settings, 15), "trained 15 steps")
+    job.kill_node("n1")
+    assert job.wait() == 0
+    assert [event.nodes for event in job.events("started")] == [("n0", "n1"), ("n0", "n2")]
+    assert [event.nodes for event in job.events("node_lost")] == [("n1",)]
+    assert_nothing_was_lost(settings)
+
+
+def test_a_node_that_only_seemed_dead_is_fenced_off(start: StartJob) -> None:
+    """Its agent stops for longer than an agent may be silent, while its rank lives on."""
+    job, settings = start(nodes=2, spares=1, processes=1)
+    job.until(lambda: trained(settings, 15), "trained 15 steps")
+    [agent] = job.pids("n1", ranks=False)
+    os.kill(agent, signal.SIGSTOP)
+    job.until(lambda: job.events("spare_used"), "used the spare")
+    os.kill(agent, signal.SIGCONT)
+    job.until(lambda: not job.pids("n1", ranks=True), "ended the ranks of the lost node")
+    assert job.wait() == 0
+    assert_nothing_was_lost(settings)
+
+
+def test_without_a_spare_the_job_ends_and_names_the_lost_node(start: StartJob) -> None:
+    job, settings = start(nodes=2, processes=1)
+    job.until(lambda: trained(settings, 15), "trained 15 steps")
+    job.kill_node("n1")
+    assert job.wait() == 1
+    [ended] = job.events("ended")
+    assert (ended.facts["cause"], ended.nodes) == ("node_lost", ("n1",))
+
+
+@pytest.mark.parametrize("fault", ["stopped", "loader"])
+def test_a_hanging_rank_is_named_with_its_stack(start: StartJob, fault: str) -> None:
+    changes = {"hang_rank": 2, "hang_step": 15} if fault == "loader" else {}
+    job, settings = start(changes, nodes=2, processes=2)
+    if fault == "stopped":
+        job.until(lambda: trained(settings, 15), "trained 15 steps")
+        os.kill(job.pids("n1", ranks=True)[0], signal.SIGSTOP)
+    job.until(lambda: job.events("hang"), "noticed")
+    assert job.wait() == 0
+    [hang] = job.events("hang")
+    assert hang.nodes == ("n1",)
+    if fault == "loader":
+        assert hang.facts["ranks"] == [2]
+        assert "load_batch_for_ever" in hang.detail
+    else:
+        assert ", stopped" in hang.detail
+    assert_nothing_was_lost(settings)
+
+
+def test_a_bug_ends_the_job_after_three_tries(start: StartJob) -> None:
+    job, _ = start({"bug_rank": 1, "bug_step": 5}, nodes=2, spares=1, processes=1)
+    assert job.wait() == 1
+    ended = job.events("ended")
+    assert [event.nodes for event in ended] == [("n1",), ("n1",), ("n2",)]
+    assert "ValueError: row 40 has no answer" in ended[-1].detail
+
+
+def test_a_slow_rank_is_named_and_a_fast_one_is_not(start: StartJob) -> None:
+    job, settings = start({"slow_rank": 1, "slow_from": 10}, nodes=2, processes=2)
+    assert job.wait() == 0
+    found = job.events("straggler")
+    assert [event.facts["rank"] for event in found] == [1]
+    assert found[0].nodes == ("n0",)
+    assert found[0].facts["step"] <= 10 + 20
+    assert_nothing_was_lost(settings)
+
+
+def test_a_trainer_without_heartbeats_is_left_in_peace(start: StartJob) -> None:
+    tight = SectionLimits(setup_s=0.1, step_s=0.1)
+    job, _ = start({"deaf": True, "step_s": 0.5, "steps": 4}, processes=2, sections=tight)
+    assert job.wait() == 0
+    assert not job.events("hang")
+
+
+def view(rank: int, **changes: Any) -> RankView:
+    known: dict[str, Any] = {"section": Section.STEP, "age_s": 60.0, "step": 7, "changes": 9}
+    return RankView(rank, f"n{rank}", **{**known, **changes})
+
+
+WAITS = ("all_reduce (distributed_c10d.py:2500)", "step (train.py:9)")
+LOADS = ("read (io.py:1)", "__next__ (loader.py:3)")
+
+
+@pytest.mark.parametrize(
+    ("views", "named"),
+    [
+        ([view(0), view(1, process_state="T"), view(2)], [1]),
+        ([view(0), view(1, process_state="D"), view(2, process_state="D")], [1, 2]),
+        ([view(0), view(1), view(2, step=6)], [2]),
+        ([view(0), view(1, changes=8), view(2)], [1]),
+        ([view(0, stack=WAITS), view(1, stack=LOADS)], [1]),
+        ([view(0, stack=WAITS), view(1, stack=WAITS)], []),
+        ([view(0, stack=LOADS), view(1, stack=LOADS), view(2, stack=("f (a.py:1)",))], [2]),
+        ([view(0)], []),
+    ],
+)
+def test_who_is_to_blame_for_a_hang(views: list[RankView], named: list[int]) -> None:
+    assert [view.rank for view in culprits(views)] == named
+
+
+def feed(watch: StragglerWatch, steps: list[dict[int, float]]) -> list[tuple[int, int]]:
+    found = []
+    for number, step in enumerate(steps, 1):
+        for rank, seconds in step.items():
+            found += [(s.rank, s.step) for s in watch.add(rank, [(number, seconds)])]
+    return found
+
+
+def test_a_straggler_is_named_once_until_it_recovers() -> None:
+    usual, slow = {0: 1.0, 1: 1.01, 2: 0.99}, {0: 1.0, 1: 1.3, 2: 0.99}
+    steps = [usual] * 20 + [slow] * 40 + [usual] * 30 + [slow] * 20
+    named = feed(StragglerWatch(3), steps)
+    assert [rank for rank, _ in named] == [1, 1]
+    assert 20 < named[0][1] <= 40 and 90 < named[1][1] <= 110
+
+
+def test_single_slow_steps_name_nobody() -> None:
+    """A garbage collection every fifth step of every rank."""
+    steps = [
+        {rank: 3.0 if (number + rank) % 5 == 0 else 1.0 for rank in range(4)}
+        for number in range(200)
+    ]
+    assert feed(StragglerWatch(4), steps) == []
