@@ -40,11 +40,7 @@ def published_run(config: TrainConfig) -> StageResult | None:
 
 def preview_run(config: TrainConfig) -> str:
     """What a run of the training would do."""
-    planned = train.plan(config)
-    if planned.published is not None:
-        return f"nothing to do: already published in {planned.folder.final}"
-    stages = " then ".join(planned.record.stages)
-    return f"{stages} from {planned.base}, into {planned.folder.root}"
+    return train.preview(config)
 
 
 def _plan(stage: Any, config: Any) -> StagePlan:

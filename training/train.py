@@ -14,6 +14,7 @@ again.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,7 @@ from training.cluster.recovery import Limits
 from training.cluster.render import SlurmOptions
 from training.data.splits import TRAIN, VALIDATION
 from training.data.views import view_file
+from training.external.prepare import check_external, prepare, program_of
 from training.parallelism import Demand, demand_of, resolve_layout
 from training.publish_run import STAGE, publish_run
 from training.run_record import RunFolder, RunRecord, StageFolder
@@ -64,6 +66,7 @@ from workspace.paths import Workspace, safe_name
 from workspace.stage import StageResult
 
 VERSION = "2"
+EXTERNAL_NAME = "external"  # in an attempt's folder: what an external program is told
 RECIPES = Path(__file__).with_name("recipes")
 
 _VIEWS: dict[StageName, str] = {
@@ -78,6 +81,7 @@ _MODULES: dict[tuple[StageName, Backend], str] = {
     ("sft", "trl"): "training.trainers.sft",
     ("dpo", "trl"): "training.trainers.dpo",
     ("rlvr", "trl"): "training.trainers.grpo",
+    **{(stage, "external"): "training.trainers.external" for stage in STAGES},
 }
 
 
@@ -256,12 +260,16 @@ class TrainConfig(StageConfig):
 
     def layout(self, stage: StageName, model: Path | str, *, nodes: int = 0) -> ParallelLayout:
         """How `stage` of `model` is spread over a job (`nodes`: of its own number)."""
+        demand = self.demand(stage)
+        driven = (
+            demand.backend == "external" and program_of(self.external, stage).is_driven
+        )  # one process a node, which starts those of all its GPUs
         return resolve_layout(
             self.parallelism,
-            self.demand(stage),
+            demand,
             model=model,
             nodes=nodes or self.nodes,
-            processes_per_node=self.processes_per_node,
+            processes_per_node=self.gpus_per_node if driven else self.processes_per_node,
             gpus=self.gpus_per_node > 0,
         )
 
@@ -336,7 +344,7 @@ def train(
         outcomes: list[StageOutcome] = []
         for name in record.stages:
             stage = folder.stage(name)
-            maker = JobMaker(config, folder, stage, parent)
+            maker = JobMaker(config, folder, stage, parent, planned.base)
             outcomes.append(
                 run_stage(stage, launcher, maker, watch, make_recovery(config, name, parent))
             )
@@ -394,8 +402,15 @@ class JobMaker:
     """Writes an attempt's specification and describes its job."""
 
     def __init__(
-        self, config: TrainConfig, folder: RunFolder, stage: StageFolder, parent: Path
+        self,
+        config: TrainConfig,
+        folder: RunFolder,
+        stage: StageFolder,
+        parent: Path,
+        base: Path,
     ) -> None:
+        """`parent` may be still to be trained; `base` is there, of the same architecture."""
+        self._base = base
         self._config = config
         self._folder = folder
         self._stage = stage
@@ -408,9 +423,10 @@ class JobMaker:
         spec_file = attempt_dir / "spec.json"
         if not spec_file.exists():
             attempt_dir.mkdir(parents=True, exist_ok=True)
-            publish.write_text(
-                spec_file, self._spec(attempt, nodes).model_dump_json(indent=2) + "\n"
-            )
+            spec = self._spec(attempt, nodes)
+            if spec.backend == "external":
+                self._prepare(spec, attempt_dir / EXTERNAL_NAME, nodes)
+            publish.write_text(spec_file, spec.model_dump_json(indent=2) + "\n")
         return Job(
             key=f"dsm-{self._folder.name}-{stage.stage}-{attempt}",
             command=("-m", trainer_module(config, stage.stage), str(spec_file)),
@@ -424,6 +440,31 @@ class JobMaker:
             spares=config.spares,
             restarts=config.restarts,
             checkpoints=stage.checkpoints.resolve(),
+        )
+
+    def dry_run(self, target: Path, data: Path) -> Path:
+        """Write what an external program would be told into `target`; returns it.
+
+        `data`: the view's file in the data set, since a dry run holds no rows.
+        """
+        spec = self._spec(1, 0).model_copy(update={"data": (data,)})
+        self._prepare(spec, target, 0, with_data=False)
+        return target
+
+    def _prepare(
+        self, spec: TrainSpec, target: Path, nodes: int, *, with_data: bool = True
+    ) -> None:
+        config = self._config
+        prepare(
+            spec,
+            target.resolve(),
+            model=self._base,
+            run=self._folder.name,
+            nodes=nodes or config.nodes,
+            processes_per_node=config.processes_per_node,
+            gpus_per_node=config.gpus_per_node,
+            python=python_of(config),
+            with_data=with_data,
         )
 
     def _spec(self, attempt: int, nodes: int) -> TrainSpec:
@@ -456,6 +497,18 @@ class JobMaker:
         )
 
 
+def python_of(config: TrainConfig) -> str:
+    """The interpreter of the ranks."""
+    return (config.slurm.python if config.launcher == "slurm" else "") or sys.executable
+
+
+def view_of(config: TrainConfig, stage: StageName) -> str:
+    """The view of the data set that `stage` is trained on."""
+    if config.demand(stage).backend == "external":
+        return program_of(config.external, stage).stages[stage]
+    return _VIEWS[stage]
+
+
 def trainer_module(config: TrainConfig, stage: StageName) -> str:
     """The module that trains `stage`."""
     return _MODULES[stage, config.demand(stage).backend]
@@ -476,6 +529,49 @@ def cpus_per_process(config: TrainConfig) -> int:
     return max(1, len(os.sched_getaffinity(0)) // config.processes_per_node)
 
 
+def check_stage(config: TrainConfig, stage: StageName, base: Path) -> None:
+    """Raise `UserError` for what would stop the stage's job, before anything is submitted."""
+    if config.demand(stage).backend == "external":
+        check_external(
+            config.external,
+            stage,
+            processes_per_node=config.processes_per_node,
+            python=python_of(config),
+        )
+    config.layout(stage, base)
+
+
+def preview(config: TrainConfig) -> str:
+    """What a run would do. Writes the configuration of external programs for looking at it."""
+    planned = plan(config)
+    if planned.published is not None:
+        return f"nothing to do: already published in {planned.folder.final}"
+    stages = " then ".join(planned.record.stages)
+    lines = [f"{stages} from {planned.base}, into {planned.folder.root}"]
+    dataset = Workspace(config.workspace).dataset(config.dataset)
+    parent = planned.base
+    for name in planned.record.stages:
+        layout = config.layout(name, planned.base)
+        degrees = {key: value for key, value in layout if value not in (1, "none")}
+        lines.append(f"{name}: {config.demand(name).backend}, {layout.ranks} rank(s), {degrees}")
+        stage = planned.folder.stage(name)
+        if config.demand(name).backend == "external":
+            maker = JobMaker(config, planned.folder, stage, parent, planned.base)
+            rows = view_file(dataset, view_of(config, name), TRAIN)
+            lines.append(f"{name}: written to {maker.dry_run(stage.root / 'dry-run', rows)}")
+        parent = stage.model
+    return "\n".join(lines)
+
+
+def _hold_data(config: TrainConfig, folder: RunFolder, stage: StageName, dataset: Path) -> None:
+    splits = (TRAIN, VALIDATION) if needs_validation(config, stage) else (TRAIN,)
+    for split in splits:
+        source = view_file(dataset, view_of(config, stage), split)
+        if not source.exists():
+            raise UserError(f"{source} is missing: run `python -m flows.build_datasets` again")
+        folder.hold_data(stage, source, split)
+
+
 def _open(config: TrainConfig, planned: RunPlan) -> RunRecord:
     """Write the run's record and hold its data, or take those of an interrupted run."""
     folder = planned.folder
@@ -488,13 +584,8 @@ def _open(config: TrainConfig, planned: RunPlan) -> RunRecord:
         )
     dataset = Workspace(config.workspace).dataset(config.dataset)
     for stage in planned.record.stages:
-        config.layout(stage, planned.base)  # says what does not fit before a job is submitted
-        splits = (TRAIN, VALIDATION) if needs_validation(config, stage) else (TRAIN,)
-        for split in splits:
-            source = view_file(dataset, _VIEWS[stage], split)
-            if not source.exists():
-                raise UserError(f"{source} is missing: run `python -m flows.build_datasets` again")
-            folder.hold_data(stage, source, split)
+        check_stage(config, stage, planned.base)
+        _hold_data(config, folder, stage, dataset)
     if known is None:
         folder.write_record(planned.record)
     return known or planned.record
