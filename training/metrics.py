@@ -10,7 +10,8 @@ keeps those of the newest attempt, which are the ones that the weights went thro
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+import time
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from training.trainers.settings import STAGES
@@ -35,6 +36,8 @@ class StepMetrics:
     # rlvr: reward, reward_std, frac_reward_zero_std, no_verdict_rate, ...; sft: entropy, ...;
     # eval_loss in the steps that were followed by an evaluation
     extra: dict[str, float] = field(default_factory=dict)
+    # When the step was over, in seconds of the epoch; `append` says now for 0.
+    time: float = field(default=0.0, compare=False)
 
     @property
     def tokens_per_s(self) -> float:
@@ -43,8 +46,9 @@ class StepMetrics:
 
 def append(path: Path, metrics: StepMetrics) -> None:
     """Add a line; it is in the operating system's hands when this returns."""
+    stamped = metrics if metrics.time else replace(metrics, time=time.time())
     with path.open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps(asdict(metrics)) + "\n")
+        stream.write(json.dumps(asdict(stamped)) + "\n")
 
 
 class MetricsFollower:

@@ -127,7 +127,17 @@ def _start_watcher(job: Job) -> None:
         **job.environment,
         MARK: str(folder.resolve()),
     }
-    publish.write_json(folder / "job.json", {"key": job.key, "command": rank_command(job)})
+    publish.write_json(
+        folder / "job.json",
+        {
+            "key": job.key,
+            "command": rank_command(job),
+            "nodes": job.nodes,
+            "processes_per_node": job.processes_per_node,
+            "cpus_per_process": job.cpus_per_process,
+            "gpus_per_node": job.gpus_per_node,
+        },
+    )
     with (folder / "stdout.log").open("ab") as out, (folder / "stderr.log").open("ab") as err:
         watcher = subprocess.Popen(
             [sys.executable, "-m", "training.cluster.local", str(folder)],

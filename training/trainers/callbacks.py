@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from training import checkpoints, metrics
+from training import checkpoints, metrics, phases
 from training.trainers import model_io
 from training.trainers.limits import HourLimit, evaluations_without_gain
 from training.trainers.save_interval import SaveSchedule
@@ -165,6 +165,7 @@ def _saving(spec: TrainSpec, progress: Progress) -> Any:
                 checkpoints.prune(
                     spec.checkpoints, keep=spec.keep_checkpoints, attempt=spec.attempt
                 )
+                phases.append(spec.attempt_dir, "checkpoint", time.monotonic() - self._save_began)
             self._schedule.saved(state.global_step, time.monotonic() - self._save_began)
 
     return SaveInTime()
@@ -185,6 +186,8 @@ def _metrics(spec: TrainSpec, progress: Progress, epochs: float) -> Any:
             self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
         ) -> None:
             self._since = time.monotonic()
+            if state.is_world_process_zero:
+                phases.append(spec.attempt_dir, "load", phases.process_age_s())
             # GRPO counts on from the checkpoint, SFT from zero; this is what either starts with.
             self._tokens_seen = int(state.num_input_tokens_seen)
 
@@ -221,6 +224,7 @@ def _metrics(spec: TrainSpec, progress: Progress, epochs: float) -> Any:
                 tokens=seen - self._tokens_seen,
                 seconds=now - self._since,
                 extra=_finite_extras(logs),
+                time=time.time(),
             )
             self._since, self._tokens_seen = now, seen
             progress.tokens += step.tokens

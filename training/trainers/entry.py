@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from training import checkpoints
+from training import checkpoints, phases
 from training.cluster.job import EXIT_DONE, EXIT_NEVER_AGAIN, EXIT_RESUME
 from training.trainers.callbacks import Progress, wait_for_all_ranks
 from training.trainers.model_io import BEST_NAME, trained_model
@@ -60,7 +60,10 @@ def publish_model(spec: TrainSpec, model: Any, tokenizer: Any, outcome: StageOut
     Raises `FencedError` when another attempt or generation does this work by now.
     """
     checkpoints.require_current(spec.attempt_dir.parent, spec.attempt)
-    with publish.atomic_directory(spec.model_dir) as folder:
+    with (
+        phases.timed(spec.attempt_dir, "publish"),
+        publish.atomic_directory(spec.model_dir) as folder,
+    ):
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         for path in folder.iterdir():

@@ -1,6 +1,7 @@
 """Command line of the health checks; see the package's text.
 
-Exit code: 0 fit for jobs, 1 not (with --program always 0 once the checks have run), 2 bad usage.
+Exit code: 0 fit for jobs, 4 not (with --program always 0 once the checks have run), 2 bad usage.
+Not 1, which is Python's own for a program that broke.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from training.cluster.health.slurm_node import (
 from training.cluster.health.timed import measure_all
 from workspace.errors import UserError
 
+EXIT_UNFIT = 4
 # Slurm starts its programs with little or no environment.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin"
 
@@ -54,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _end_leftovers(situation, config.timeout_s)
     results = run_checks(config, situation)
     _show(node, results, as_json=chosen.json)
-    return int(worst(r.severity for r in results) >= Severity.DRAIN)
+    unfit = worst(result.severity for result in results) >= Severity.DRAIN
+    return EXIT_UNFIT if unfit else 0
 
 
 def _end_leftovers(situation: Situation, timeout_s: float) -> None:

@@ -1,0 +1,485 @@
+"""Health checks of a node: the rules as tables, the measuring on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from processes import ends_soon, is_running
+
+from training.cluster.health import CheckResult, HealthConfig, Severity, check_node
+from training.cluster.health.__main__ import main
+from training.cluster.health.bandwidth import Pair, rounds, slow_nodes
+from training.cluster.health.checks import Situation, run_checks
+from training.cluster.health.dcgm import judge_dcgm
+from training.cluster.health.gpus import (
+    XIDS,
+    Gpu,
+    Gpus,
+    Xid,
+    judge_gpus,
+    judge_xids,
+    parse_xids,
+    read_gpus,
+)
+from training.cluster.health.machine import (
+    Clock,
+    Memory,
+    Processors,
+    judge_clock,
+    judge_memory,
+    judge_processors,
+    read_clock,
+    read_memory,
+)
+from training.cluster.health.processes import (
+    Leftover,
+    Processes,
+    end_leftovers,
+    ended_on_disk,
+    judge_processes,
+)
+from training.cluster.health.results import REASON_PREFIX, Verdict, combine, drain_reason
+from training.cluster.health.storage import (
+    Disk,
+    Shared,
+    judge_disk,
+    judge_mounts,
+    judge_shared,
+    read_shared,
+)
+from training.cluster.health.timed import measure_all
+from workspace.errors import UserError
+
+OK, WARN, DRAIN, ISOLATE = Severity.OK, Severity.WARN, Severity.DRAIN, Severity.ISOLATE
+EXPECTING = HealthConfig(
+    min_memory_gib=500, cpus=96, min_cpu_mhz=3000, mounts=(Path("/fsx"), Path("/home"))
+)
+GIB = 1 << 20  # in KiB
+GIB_BYTES = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("memory", "severity"),
+    [
+        (Memory(512 * GIB, 400 * GIB), OK),
+        (Memory(448 * GIB, 400 * GIB), DRAIN),
+        (Memory(512 * GIB, 10 * GIB), WARN),
+        (Memory(512 * GIB, 400 * GIB, uncorrected=1), ISOLATE),
+        (Memory(512 * GIB, 400 * GIB, corrected=40), OK),
+        (Memory(448 * GIB, 4 * GIB, uncorrected=1), ISOLATE),
+    ],
+)
+def test_memory(memory: Memory, severity: Severity) -> None:
+    assert judge_memory(memory, EXPECTING).severity is severity
+
+
+@pytest.mark.parametrize(
+    ("processors", "severity"),
+    [
+        (Processors(96, 3500.0), OK),
+        (Processors(96, None), OK),
+        (Processors(95, 3500.0), DRAIN),
+        (Processors(96, 1200.0), WARN),
+        (Processors(96, 3500.0, ("powersave",)), WARN),
+    ],
+)
+def test_processors(processors: Processors, severity: Severity) -> None:
+    assert judge_processors(processors, EXPECTING).severity is severity
+
+
+@pytest.mark.parametrize(
+    ("clock", "severity"),
+    [
+        (Clock(True, 0.002, "tsc"), OK),
+        (Clock(True, 1.5, "kvm-clock"), WARN),
+        (Clock(True, 45.0, "tsc"), DRAIN),
+        (Clock(False, None, "tsc"), WARN),
+        (Clock(True, 0.002, "hpet"), WARN),
+        (Clock(True, 0.002, ""), OK),
+    ],
+)
+def test_clock(clock: Clock, severity: Severity) -> None:
+    assert judge_clock(clock, HealthConfig()).severity is severity
+
+
+@pytest.mark.parametrize(
+    ("disk", "severity", "word"),
+    [
+        (Disk("/", 100 * GIB_BYTES, 50 * GIB_BYTES, 1000, 900, False), OK, "50 % free"),
+        (Disk("/", 100 * GIB_BYTES, 9 * GIB_BYTES, 1000, 900, False), WARN, "space"),
+        (Disk("/", 100 * GIB_BYTES, GIB_BYTES, 1000, 900, False), DRAIN, "space"),
+        (Disk("/", 100 * GIB_BYTES, 50 * GIB_BYTES, 1000, 1, False), DRAIN, "inodes"),
+        (Disk("/", 100 * GIB_BYTES, 50 * GIB_BYTES, 0, 0, False), OK, "free"),
+        (Disk("/", 100 * GIB_BYTES, 50 * GIB_BYTES, 1000, 900, True), DRAIN, "read-only"),
+        (Disk("/x", 0, 0, 0, 0, False), OK, "not there"),
+    ],
+)
+def test_disks(disk: Disk, severity: Severity, word: str) -> None:
+    verdict = judge_disk(disk, HealthConfig())
+    assert verdict.severity is severity and word in verdict.detail
+
+
+@pytest.mark.parametrize(
+    ("shared", "severity"),
+    [
+        (Shared("/fsx", 0.02), OK),
+        (Shared("/fsx", 6.0), WARN),
+        (Shared("/fsx", 0.0, "Stale file handle"), DRAIN),
+        (Shared("/fsx", 0.02, "", 1.5), WARN),
+        (Shared("/fsx", 0.02, "", -90.0), DRAIN),
+    ],
+)
+def test_shared_file_systems(shared: Shared, severity: Severity) -> None:
+    assert judge_shared(shared, HealthConfig()).severity is severity
+
+
+def test_a_missing_mount_is_named() -> None:
+    verdict = judge_mounts(["/", "/home"], EXPECTING)
+    assert verdict.severity is DRAIN and "/fsx" in verdict.detail and "/home" not in verdict.detail
+
+
+@pytest.mark.parametrize(
+    ("processes", "severity"),
+    [
+        (Processes(3), OK),
+        (Processes(300), WARN),
+        (Processes(0, ("nvidia-smi",)), WARN),
+        (Processes(0, (), (Leftover(7, "42", "python"),)), DRAIN),
+    ],
+)
+def test_processes(processes: Processes, severity: Severity) -> None:
+    assert judge_processes(processes, HealthConfig()).severity is severity
+
+
+FULL = Gpu(0, "H100", "0000:04:00.0", links_up=18, celsius=40, pcie_width=16, pcie_width_max=16)
+
+
+def gpu(**changes: object) -> Gpu:
+    from dataclasses import replace
+
+    return replace(FULL, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "severity"),
+    [
+        (Gpus(""), None, OK),
+        (Gpus(""), 0, OK),
+        (Gpus(""), 8, DRAIN),
+        (Gpus("nvml", (FULL,) * 8), 8, OK),
+        (Gpus("nvml", (FULL,) * 7), 8, DRAIN),
+        (Gpus("driver", (Gpu(0), Gpu(1))), 2, OK),
+        (Gpus("nvml", (), "Driver/library version mismatch"), 8, DRAIN),
+        (Gpus("nvml", (gpu(error="GPU is lost"),)), None, ISOLATE),
+        (Gpus("nvml", (gpu(uncorrected=2),)), 1, ISOLATE),
+        (Gpus("nvml", (gpu(remap_failed=True),)), 1, ISOLATE),
+        (Gpus("nvml", (gpu(remap_pending=True),)), 1, WARN),
+        (Gpus("nvml", (gpu(links_up=16, links_down=2),)), 1, DRAIN),
+        (Gpus("nvml", (gpu(links_up=0, links_down=18),)), 1, OK),  # no NVLink bridge fitted
+        (Gpus("nvml", (FULL, gpu(links_up=12))), 2, DRAIN),
+        (Gpus("nvml", (gpu(celsius=95),)), 1, WARN),
+        (Gpus("nvml", (gpu(throttled=0x40),)), 1, WARN),
+        (Gpus("nvml", (gpu(throttled=0x04),)), 1, OK),  # at the power limit under load
+        (Gpus("nvml", (gpu(pcie_width=8),)), 1, WARN),
+    ],
+)
+def test_gpus(found: Gpus, expected: int | None, severity: Severity) -> None:
+    assert judge_gpus(found, expected, HealthConfig()).severity is severity
+
+
+def test_xids_of_the_kernels_log() -> None:
+    lines = [
+        "4,1034,100000000,-;NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>,"
+        " GPU has fallen off the bus.\n",
+        "4,1035,200000000,-;NVRM: Xid (PCI:0000:5e:00): 13, pid=17, Graphics SM Warp Exception\n",
+        "6,1036,300000000,-;usb 1-1: Xid 79 is not ours\n",
+    ]
+    xids = parse_xids(lines, now_s=400.0)
+    assert xids == [Xid("0000:3b:00", 79, 300.0), Xid("0000:5e:00", 13, 200.0)]
+    verdict = judge_xids(xids, HealthConfig())
+    assert verdict.severity is ISOLATE and "0000:3b:00" in verdict.detail
+    assert judge_xids(xids[1:], HealthConfig()).severity is OK, "the application's own fault"
+    old = [Xid("0000:3b:00", 79, 25 * 3600.0)]
+    assert judge_xids(old, HealthConfig()).severity is OK
+
+
+@pytest.mark.parametrize("code", [48, 62, 64, 79, 95])
+def test_an_xid_that_makes_results_untrustworthy_isolates(code: int) -> None:
+    assert XIDS[code][0] is ISOLATE
+
+
+def dcgm_document(status: str) -> str:
+    tests = [
+        {"name": "Deployment", "results": [{"status": "Pass"}]},
+        {
+            "name": "PCIe",
+            "results": [{"gpu_id": "3", "status": status, "warnings": [{"warning": "replays"}]}],
+        },
+    ]
+    document = {"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": tests}]}}
+    return "Successfully ran diagnostic\n" + json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("printed", "severity", "word"),
+    [
+        (dcgm_document("Pass"), OK, "2 results"),
+        (dcgm_document("Fail"), DRAIN, "PCIe: fail (replays)"),
+        (dcgm_document("Warn"), WARN, "PCIe"),
+        (dcgm_document("Skip"), OK, "2 results"),
+        ("no host engine", WARN, "no JSON"),
+        ("{}", WARN, "no test"),
+    ],
+)
+def test_dcgm(printed: str, severity: Severity, word: str) -> None:
+    verdict = judge_dcgm(printed)
+    assert verdict.severity is severity and word in verdict.detail
+
+
+@given(st.lists(st.sampled_from(Severity), max_size=6))
+def test_several_verdicts_are_as_bad_as_their_worst(severities: list[Severity]) -> None:
+    verdicts = [Verdict(severity, f"{index}") for index, severity in enumerate(severities)]
+    assert combine(verdicts, "fine").severity is max(severities, default=OK)
+
+
+def test_a_drains_reason_is_ours_short_and_begins_with_the_worst() -> None:
+    results = [
+        CheckResult("disk", DRAIN, "x" * 300),
+        CheckResult("clock", WARN, "late"),
+        CheckResult("gpus", ISOLATE, "GPU 3 is lost"),
+    ]
+    reason = drain_reason(results)
+    assert reason.startswith(f"{REASON_PREFIX} gpus: GPU 3 is lost; disk: ")
+    assert len(reason) == 200 and "late" not in reason
+    assert drain_reason(results[1:2]) == ""
+
+
+# --- measuring, on this machine
+
+
+def test_what_the_kernel_says_of_this_machine() -> None:
+    memory = read_memory()
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024
+    assert memory.total_kib == pages
+    assert 0 < memory.available_kib <= memory.total_kib
+    clock = read_clock()
+    assert clock.synchronised is (clock.error_s is not None)
+
+
+def test_a_shared_folder_is_written_and_left_clean(tmp_path: Path) -> None:
+    shared = read_shared(tmp_path)
+    assert shared.error == "" and abs(shared.clock_offset_s) < 1
+    assert list(tmp_path.iterdir()) == []
+    assert read_shared(tmp_path / "absent").error == "No such file or directory"
+
+
+def test_a_check_that_hangs_is_given_up_and_its_processes_are_ended(tmp_path: Path) -> None:
+    written = tmp_path / "pid"
+
+    def hang() -> None:
+        # As `nvidia-smi` would: the command outlives the child that waits for it, unless killed.
+        process = subprocess.Popen(["sleep", "600"])
+        written.write_text(str(process.pid))
+        signal.pause()
+
+    outcomes = measure_all([lambda: [1, 2], hang, lambda: 1 / 0, lambda: os._exit(3)], 2.0)
+    assert outcomes[0].value == [1, 2]
+    assert outcomes[1].timed_out and outcomes[1].error == "no answer in 2 s"
+    assert outcomes[2].error == "ZeroDivisionError: division by zero"
+    assert outcomes[3].error == "the check's process died"
+    assert ends_soon(int(written.read_text()))
+
+
+def test_a_hanging_file_system_drains_and_holds_nobody(tmp_path: Path) -> None:
+    """Opening a FIFO for writing waits for a reader for ever, as a dead NFS server does."""
+    pipe = tmp_path / "disk"
+    os.mkfifo(pipe)
+    config = HealthConfig(shared=(tmp_path,), disks=(), timeout_s=1.5)
+
+    def stall(*arguments: object) -> Iterator[None]:
+        with pipe.open("wb"):
+            raise AssertionError("nobody reads")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("training.cluster.health.storage._write_through", stall)
+        results = run_checks(config, Situation("n1", lambda job, folder: False))
+    shared = next(result for result in results if result.check.startswith("shared"))
+    assert shared.severity is DRAIN and "no answer" in shared.detail
+    assert next(result for result in results if result.check == "memory").severity <= WARN
+
+
+def test_the_agents_call_works_beside_threads(tmp_path: Path) -> None:
+    waiting = threading.Event()
+    thread = threading.Thread(target=waiting.wait)
+    thread.start()
+    try:
+        results = check_node(HealthConfig(shared=(tmp_path, tmp_path / "absent"), disks=()))
+    finally:
+        waiting.set()
+        thread.join()
+    found = {result.check: result for result in results}
+    assert found[f"shared {tmp_path}"].severity is OK
+    assert found[f"shared {tmp_path / 'absent'}"].severity is DRAIN
+    assert found["memory"].detail.endswith("% available")
+
+
+NVML = """
+NVML_NVLINK_MAX_LINKS = 4
+NVML_TEMPERATURE_GPU = 0
+NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
+NVML_VOLATILE_ECC = 0
+class NVMLError(Exception): pass
+class Pci: busId = b"00000000:3B:00.0"
+def nvmlInit(): pass
+def nvmlShutdown(): pass
+def nvmlDeviceGetCount(): return 3
+def nvmlDeviceGetHandleByIndex(index):
+    if index == 2: raise NVMLError("GPU is lost")
+    return index
+def nvmlDeviceGetName(handle): return b"NVIDIA H100"
+def nvmlDeviceGetPciInfo(handle): return Pci
+def nvmlDeviceGetTotalEccErrors(handle, kind, counter): return 5 * (handle == 1)
+def nvmlDeviceGetRemappedRows(handle):
+    raise NVMLError("Not Supported")
+def nvmlDeviceGetNvLinkState(handle, link):
+    if link == 3: raise NVMLError("Invalid Argument")
+    return int(link != 2)
+def nvmlDeviceGetTemperature(handle, sensor): return 55
+def nvmlDeviceGetCurrentClocksThrottleReasons(handle): return 0
+def nvmlDeviceGetCurrPcieLinkWidth(handle): return 16
+def nvmlDeviceGetMaxPcieLinkWidth(handle): return 16
+"""
+
+
+def test_what_nvml_says_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in with the names and types of nvidia-ml-py 13: no GPU is near."""
+    module = ModuleType("pynvml")
+    exec(NVML, module.__dict__)
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    found = read_gpus()
+    assert found.by == "nvml"
+    first = Gpu(
+        0, "NVIDIA H100", "00000000:3B:00.0", links_up=2, links_down=1, celsius=55,
+        pcie_width=16, pcie_width_max=16,
+    )  # fmt: skip
+    assert found.gpus[0] == first
+    assert found.gpus[1].uncorrected == 5
+    assert found.gpus[2] == Gpu(2, error="GPU is lost")
+
+
+# --- processes of ended jobs
+
+
+@pytest.fixture
+def straggler(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[bytes]]]:
+    """Starts a process that belongs to a job on a node, in a session of its own."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(job_id: str, node: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            ["sleep", "600"],
+            env={
+                "SLURM_JOB_ID": job_id,
+                "SLURMD_NODENAME": node,
+                "DSM_ATTEMPT_DIR": str(tmp_path),
+                "PATH": os.environ["PATH"],
+            },
+            start_new_session=True,
+        )
+        started.append(process)
+        deadline = time.monotonic() + 30
+        while b"SLURM_JOB_ID" not in Path(f"/proc/{process.pid}/environ").read_bytes():
+            assert time.monotonic() < deadline
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_processes_of_ended_jobs_are_found_and_ended(
+    tmp_path: Path, straggler: Callable[[str, str], subprocess.Popen[bytes]]
+) -> None:
+    old, new, other = straggler("17", "n1"), straggler("18", "n1"), straggler("17", "n2")
+    assert end_leftovers("n1", ended_on_disk) == (), "nothing says that a job is over"
+    (tmp_path / "exit.json").write_text('{"exit_code": 0, "job_id": "17"}')
+    assert end_leftovers("n1", ended_on_disk) == (Leftover(old.pid, "17", "sleep"),)
+    assert ends_soon(old.pid)
+    assert is_running(new.pid) and is_running(other.pid)
+
+
+def test_the_epilog_ends_what_its_job_left(
+    straggler: Callable[[str, str], subprocess.Popen[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    own, other = straggler("17", "n1"), straggler("18", "n1")
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    assert main(["--epilog"]) == 0
+    assert ends_soon(own.pid) and is_running(other.pid)
+    assert "ended 1 process(es)" in capsys.readouterr().err
+
+
+# --- the command line
+
+
+def test_the_prologs_exit_code_drains_the_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = tmp_path / "health.yaml"
+    settings.write_text(f"shared: [{tmp_path}]\ndisks: []\n")
+    assert main(["--prolog", "--config", str(settings)]) == 0
+    settings.write_text("shared: [/nonexistent]\ndisks: []\n")
+    assert main(["--prolog", "--json", "--config", str(settings)]) == 4
+    document = json.loads(capsys.readouterr().out.partition("\n{")[2].join(("{", "")))
+    assert document["severity"] == "drain"
+
+
+def test_a_wrong_setting_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = tmp_path / "health.yaml"
+    settings.write_text("shard: [/fsx]\n")
+    assert main(["--config", str(settings)]) == 2
+    assert "shard" in capsys.readouterr().err
+    with pytest.raises(UserError):
+        HealthConfig.from_yaml(tmp_path / "absent.yaml")
+
+
+# --- links between nodes
+
+
+@given(st.integers(2, 20))
+def test_each_pair_of_nodes_meets_once_and_no_node_twice_a_round(nodes: int) -> None:
+    met = list(rounds(nodes))
+    for pairs in met:
+        busy = [node for pair in pairs for node in pair]
+        assert len(busy) == len(set(busy))
+    assert sorted(pair for pairs in met for pair in pairs) == [
+        Pair(*pair) for pair in combinations(range(nodes), 2)
+    ]
+
+
+@given(st.integers(3, 12), st.integers(0, 11))
+def test_the_node_with_the_bad_link_is_named(nodes: int, bad: int) -> None:
+    bad %= nodes
+    speeds = {Pair(*pair): 10.0 if bad in pair else 45.0 for pair in combinations(range(nodes), 2)}
+    assert slow_nodes(speeds, nodes) == [bad]
+    assert slow_nodes(dict.fromkeys(speeds, 45.0), nodes) == []
+
+
+def test_two_nodes_cannot_blame_each_other() -> None:
+    assert slow_nodes({Pair(0, 1): 0.001}, 2) == []

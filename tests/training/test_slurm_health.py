@@ -1,0 +1,129 @@
+"""The health checks on a real Slurm: as HealthCheckProgram, and over its nodes' links."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from slurm_on_one_host import Cluster
+
+from training.cluster.health.results import REASON_PREFIX
+from training.cluster.slurm_client import SlurmClient
+from training.cluster.slurm_output import NodeInfo
+
+pytestmark = pytest.mark.slurm
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def node(name: str) -> NodeInfo:
+    [info] = SlurmClient().nodes([name])
+    return info
+
+
+def wait_for(condition: Callable[[], bool], *, within_s: float = 90.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, [node(f"node{number}") for number in (1, 2, 3)]
+        time.sleep(0.3)
+
+
+def write_program(folder: Path, *, python: str = sys.executable, limit_s: int = 50) -> Path:
+    """`deploy/slurm/node-health` as a node would have it, each node with thresholds of its own."""
+    shutil.copy(REPOSITORY / "deploy" / "slurm" / "node-health", folder / "dsm-health-program")
+    settings = folder / "settings"
+    settings.write_text(
+        f"DSM_PROJECT={REPOSITORY}\nDSM_PYTHON={python}\nDSM_HEALTH_LIMIT_S={limit_s}\n"
+        f"DSM_HEALTH_CONFIG={folder}/$SLURMD_NODENAME.yaml\n"
+    )
+    program = folder / "start"
+    program.write_text(
+        f"#!/bin/bash\nexport DSM_HEALTH_SETTINGS={settings}\nexec {folder}/dsm-health-program\n"
+    )
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture
+def health_program(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[[Path], None]]:
+    """Makes a program the cluster's HealthCheckProgram, until the test's end."""
+    config = cluster.folder / "slurm.conf"
+    before = config.read_text()
+
+    def use(program: Path) -> None:
+        config.write_text(
+            f"{before}HealthCheckProgram={program}\nHealthCheckInterval=2\n"
+            "HealthCheckNodeState=ANY\n"
+        )
+        subprocess.run(["scontrol", "reconfigure"], check=True)
+
+    yield use
+    config.write_text(before)
+    subprocess.run(["scontrol", "reconfigure"], check=True)
+    for number in (1, 2, 3):
+        if not node(f"node{number}").usable:
+            SlurmClient().resume(f"node{number}")
+    wait_for(lambda: all(node(f"node{number}").usable for number in (1, 2, 3)))
+
+
+def test_a_sick_node_is_drained_and_released_when_it_is_well(
+    cluster: Cluster, tmp_path: Path, health_program: Callable[[Path], None]
+) -> None:
+    shared = tmp_path / "fsx"
+    for number in (1, 2, 3):
+        (tmp_path / f"node{number}.yaml").write_text("disks: []\n")
+    (tmp_path / "node2.yaml").write_text(f"disks: []\nshared: [{shared}]\n")
+    SlurmClient().drain("node3", "an administrator's reason")
+    health_program(write_program(tmp_path))
+    wait_for(lambda: node("node2").state.startswith("drain"))
+    assert node("node2").reason == (
+        f"{REASON_PREFIX} shared {shared}: {shared}: No such file or directory"
+    )
+    assert node("node1").usable
+    shared.mkdir()
+    wait_for(lambda: node("node2").usable)
+    assert node("node2").reason == ""
+    # Its checks were fine all the time, but it was not the checks that drained it.
+    assert node("node3").reason == "an administrator's reason" and not node("node3").usable
+
+
+def test_a_python_that_never_answers_drains_the_node(
+    cluster: Cluster, tmp_path: Path, health_program: Callable[[Path], None]
+) -> None:
+    """As when the file system that holds the project is dead."""
+    silent = tmp_path / "python"
+    silent.write_text("#!/bin/bash\n[[ $SLURMD_NODENAME == node2 ]] && sleep 600\nexit 0\n")
+    silent.chmod(0o755)
+    health_program(write_program(tmp_path, python=str(silent), limit_s=1))
+    wait_for(lambda: node("node2").state.startswith("drain"))
+    assert "no answer in 1 s" in node("node2").reason
+    assert node("node1").usable and node("node3").usable
+
+
+def test_the_links_between_three_nodes(cluster: Cluster, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            "srun", "--nodes=3", "--ntasks-per-node=1", f"--chdir={tmp_path}",
+            sys.executable, "-m", "training.cluster.health.bandwidth",
+            "--mib", "1", "--repeats", "2", "--shared", str(tmp_path), "--json",
+        ],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )  # fmt: skip
+    document = json.loads(done.stdout)
+    pairs = {tuple(sorted(pair[:2])): pair[2] for pair in document["pairs"]}
+    assert set(pairs) == {("node1", "node2"), ("node1", "node3"), ("node2", "node3")}
+    assert all(speed > 0 for speed in pairs.values())
+    assert document["files_not_seen"] == []
+    assert done.returncode == bool(document["slow"]), done.stderr
+    assert list(tmp_path.iterdir()) == []
