@@ -42,6 +42,7 @@ def write_program(folder: Path, *, python: str = sys.executable, limit_s: int = 
     settings.write_text(
         f"DSM_PROJECT={REPOSITORY}\nDSM_PYTHON={python}\nDSM_HEALTH_LIMIT_S={limit_s}\n"
         f"DSM_HEALTH_CONFIG={folder}/$SLURMD_NODENAME.yaml\n"
+        f"export SLURM_CONF={os.environ['SLURM_CONF']}\n"
     )
     program = folder / "start"
     program.write_text(
@@ -112,13 +113,13 @@ def test_the_links_between_three_nodes(cluster: Cluster, tmp_path: Path) -> None
         [
             "srun", "--nodes=3", "--ntasks-per-node=1", f"--chdir={tmp_path}",
             sys.executable, "-m", "training.cluster.health.bandwidth",
-            "--mib", "1", "--repeats", "2", "--shared", str(tmp_path), "--json",
+            "--mib", "1", "--repeats", "2", "--shared", str(tmp_path), "--json", "--timeout", "50",
         ],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=120,
     )  # fmt: skip
     document = json.loads(done.stdout)
     pairs = {tuple(sorted(pair[:2])): pair[2] for pair in document["pairs"]}

@@ -31,6 +31,7 @@ from workspace.errors import UserError
 SCRIPT_NAME = "job.sbatch"
 SPEC_NAME = "job.json"
 NODES_NAME = "nodes.txt"
+STARTED_NAME = "started.json"
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -129,6 +129,13 @@ class SlurmClient:
         )
         return parse_gpus(listing).get(node)
 
+    def address(self, node: str) -> str:
+        """Where other nodes reach this one (NodeAddr), which need not be its name."""
+        printed = self._retry(
+            lambda: self._run("sinfo", "--noheader", "--Node", "--format", "%o", "--nodes", node)
+        )
+        return next(iter(printed.split()), node)
+
     def jobs_on(self, node: str) -> frozenset[str]:
         """Ids of everybody's jobs that hold this node, those that are ending included."""
         listing = self._retry(

@@ -3,7 +3,7 @@
     submitted   handle.json was written       started    started.json, or handle.json (local jobs)
     ended       exit.json, else outcome.json  steps      metrics.jsonl
     devices     job.json, nodes.txt           phases     phases.jsonl
-    restarts    events.jsonl, where a generation of ranks "ended"
+    restarts    events.jsonl, where a generation of ranks "ended" other than in good order
 
 Steps without a time of their own (written by an older version) are laid end to end before the last
 change of their file.
@@ -15,13 +15,20 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from training.attempt_history import OUTCOME_NAME
+from training.cluster.evidence import ENDED
 from training.cluster.job import EXIT_DONE, EXIT_RESUME
+from training.cluster.local import EXIT_NAME, HANDLE_NAME
+from training.cluster.recovery import Cause
+from training.cluster.render import NODES_NAME, SPEC_NAME, STARTED_NAME
 from training.goodput.buckets import MICROSECONDS, Bucket, Span, StepSpan, Trace
-from training.metrics import MetricsFollower, StepMetrics
+from training.metrics import METRICS_NAME, MetricsFollower, StepMetrics
 from training.phases import Phase, read_phases
+from training.run_events import EVENTS_NAME, read_events
 from training.run_record import StageFolder
 from training.trainers.settings import StageName
 from workspace.errors import CorruptWorkspaceError
@@ -49,13 +56,14 @@ def read_traces(run: Path, now: float | None = None) -> list[Trace]:
 
 
 def _read_trace(stage: str, number: int, folder: Path, now: float) -> Trace | None:
-    handle = folder / "handle.json"
+    handle = folder / HANDLE_NAME
     if not handle.exists():
         return None
-    job = _json(folder / "job.json") or {}
-    exit_record = _json(folder / "exit.json")
-    submitted, started = _us(handle.stat().st_mtime), _started(folder, handle)
-    ended, running = _ended(folder, exit_record, now)
+    job = _json(folder / SPEC_NAME) or {}
+    outcome = _json(folder / OUTCOME_NAME) or {}
+    started = _started(folder, handle, outcome)
+    submitted = float(outcome.get("submitted", handle.stat().st_mtime))
+    ended, running = _ended(folder, outcome, now)
     # Without GPUs a device is a core that the job was given.
     gpus = int(job.get("gpus_per_node", 0))
     cores = int(job.get("processes_per_node", 1)) * int(job.get("cpus_per_process", 1))
@@ -64,11 +72,11 @@ def _read_trace(stage: str, number: int, folder: Path, now: float) -> Trace | No
     return Trace(
         stage,
         number,
-        submitted if started is None else min(submitted, started),
-        started,
-        ended,
+        _us(submitted if started is None else min(submitted, started)),
+        None if started is None else _us(started),
+        _us(ended),
         running,
-        exit_record is not None and _orderly(exit_record),
+        _orderly(folder),
         nodes,
         max(_count_nodes(folder), nodes),
         gpus or cores,
@@ -80,32 +88,37 @@ def _read_trace(stage: str, number: int, folder: Path, now: float) -> Trace | No
     )
 
 
-def _orderly(exit_record: dict[str, Any]) -> bool:
+def _orderly(folder: Path) -> bool:
     """Whether the job ended by itself: done, or saved to go on later."""
-    known = exit_record["exit_code"] in (EXIT_DONE, EXIT_RESUME)
-    return known and not exit_record.get("terminated", False)
+    record = _json(folder / EXIT_NAME) or {}
+    known = record.get("exit_code") in (EXIT_DONE, EXIT_RESUME)
+    return known and not record.get("terminated", False)
 
 
-def _started(folder: Path, handle: Path) -> int | None:
+def _started(folder: Path, handle: Path, outcome: dict[str, Any]) -> float | None:
     """When the job began; None while it waits in the queue."""
-    record = _json(folder / "started.json")
+    record = _json(folder / STARTED_NAME)
     if record is not None:
-        return _us(float(record["started"]))
-    held = _json(handle) or {}
-    return _us(handle.stat().st_mtime) if held.get("launcher") == "local" else None
+        return float(record["started"])
+    if (_json(handle) or {}).get("launcher") == "local":
+        return handle.stat().st_mtime
+    # The job's own word is not there: it began where the supervisor saw it run.
+    return outcome["submitted"] + outcome["queued_s"] if outcome.get("seconds") else None
 
 
-def _ended(folder: Path, exit_record: dict[str, Any] | None, now: float) -> tuple[int, bool]:
+def _ended(folder: Path, outcome: dict[str, Any], now: float) -> tuple[float, bool]:
     """When it was over, and whether it still runs."""
-    if exit_record is not None:
-        ended = exit_record.get("ended", (folder / "exit.json").stat().st_mtime)
-        return _us(float(ended)), False
-    outcome = folder / "outcome.json"
-    return (_us(outcome.stat().st_mtime), False) if outcome.exists() else (_us(now), True)
+    exit_file = folder / EXIT_NAME
+    record = _json(exit_file)
+    if record is not None:
+        return float(record.get("ended", exit_file.stat().st_mtime)), False
+    if "submitted" in outcome:
+        return outcome["submitted"] + outcome["queued_s"] + outcome["seconds"], False
+    return now, True
 
 
 def _steps(folder: Path) -> Iterator[StepSpan]:
-    path = folder / "metrics.jsonl"
+    path = folder / METRICS_NAME
     metrics = MetricsFollower(path).new()
     if metrics and not metrics[0].time:
         metrics = _laid_out(metrics, path.stat().st_mtime)
@@ -114,8 +127,6 @@ def _steps(folder: Path) -> Iterator[StepSpan]:
 
 
 def _laid_out(metrics: list[StepMetrics], last: float) -> list[StepMetrics]:
-    from dataclasses import replace
-
     placed = []
     for step in reversed(metrics):
         placed.append(replace(step, time=last))
@@ -128,22 +139,14 @@ def _span(phase: Phase) -> Span:
 
 
 def _restarts(folder: Path) -> Iterator[int]:
-    try:
-        lines = (folder / "events.jsonl").read_bytes().splitlines()
-    except FileNotFoundError:
-        return
-    for line in lines:
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue  # torn by a crash
-        if event.get("event") == "ended":
-            yield _us(float(event["time"]))
+    for event in read_events(folder / EVENTS_NAME):
+        if event.event == ENDED and event.facts.get("cause") not in (Cause.DONE, Cause.STOPPED):
+            yield _us(event.time)
 
 
 def _count_nodes(folder: Path) -> int:
     try:
-        return len((folder / "nodes.txt").read_text(encoding="utf-8").split())
+        return len((folder / NODES_NAME).read_text(encoding="utf-8").split())
     except FileNotFoundError:
         return 0
 

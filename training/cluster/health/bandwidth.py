@@ -24,6 +24,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from training.cluster.slurm_client import SlurmClient
+from training.cluster.slurm_output import expand_nodes
+
 SLOW_BELOW = 0.5  # of the median of all nodes
 
 
@@ -159,11 +162,8 @@ def _join(timeout_s: float) -> None:
     os.environ.setdefault("RANK", os.environ.get("SLURM_PROCID", "0"))
     os.environ.setdefault("WORLD_SIZE", os.environ.get("SLURM_NTASKS", "1"))
     if "MASTER_ADDR" not in os.environ:
-        from training.cluster.slurm_output import expand_nodes
-
-        os.environ["MASTER_ADDR"] = expand_nodes(os.environ.get("SLURM_JOB_NODELIST", "127.0.0.1"))[
-            0
-        ]
+        first = expand_nodes(os.environ.get("SLURM_JOB_NODELIST", ""))[:1]
+        os.environ["MASTER_ADDR"] = SlurmClient().address(*first) if first else "127.0.0.1"
         os.environ["MASTER_PORT"] = str(20000 + int(os.environ.get("SLURM_JOB_ID", "0")) % 12000)
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("SLURM_LOCALID", "0")))

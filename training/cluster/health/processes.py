@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from training.attempt_history import OUTCOME_NAME
 from training.cluster.health.config import HealthConfig
 from training.cluster.health.results import Severity, Verdict, combine
 from training.cluster.local import EXIT_NAME
 from training.cluster.marks import MARK
 
-_OUTCOME_NAME = "outcome.json"  # what the supervisor writes when an attempt is over
 _KILL_WAIT_S = 5.0
 
 JobEnded = Callable[[str, Path], bool]
@@ -120,7 +120,7 @@ def find_leftovers(node: str, ended: JobEnded) -> Iterator[Leftover]:
 
 def ended_on_disk(job_id: str, attempt_dir: Path) -> bool:
     """Whether the attempt's folder says that the job is over; asks nobody else."""
-    if (attempt_dir / _OUTCOME_NAME).exists():
+    if (attempt_dir / OUTCOME_NAME).exists():
         return True
     try:
         record = json.loads((attempt_dir / EXIT_NAME).read_text(encoding="utf-8"))
