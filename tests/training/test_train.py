@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from tiny_training import question, tiny_config, weights_hash, write_dataset, write_tiny_model
 
+from training.goodput import Bucket, account_run
 from training.metrics import read_metrics
 from training.supervise import TrainingStoppedError, TrainProgress
 from training.train import TrainConfig, plan, train
@@ -88,6 +89,23 @@ def test_the_model_learns(
     assert losses[0] > 5 and sum(losses[-5:]) / 5 < 1.5
 
 
+def test_the_time_of_the_run_is_accounted_for(
+    trained: tuple[TrainConfig, StageResult, list[TrainProgress]],
+) -> None:
+    config, result, _ = trained
+    run = account_run(result.directory.parent)
+    paid = [value for bucket, value in run.time.items() if bucket is not Bucket.QUEUE]
+    assert sum(paid) == run.allocated > 0
+    assert run.failures == 0 and run.time[Bucket.RECOMPUTE] == 0
+    assert run.time[Bucket.STALLED] < run.allocated / 1000, "moments between two steps"
+    assert min(run.time[bucket] for bucket in (Bucket.LOAD, Bucket.STARTUP, Bucket.CHECKPOINT)) > 0
+    steps = read_metrics(result.directory.parent)
+    cores = config.cpus_per_process * config.processes_per_node
+    saves = sum(save for attempt in run.attempts for save in attempt.trace.saves) / 1e6
+    worked = run.device_seconds[Bucket.PRODUCTIVE] / cores + saves
+    assert worked == pytest.approx(sum(step.seconds for step in steps), rel=0.02)
+
+
 def test_grpo_reports_rewards_and_verdicts(
     trained: tuple[TrainConfig, StageResult, list[TrainProgress]],
 ) -> None:
@@ -137,6 +155,9 @@ def test_killed_supervisor_and_killed_rank_change_nothing(
     steps = read_metrics(result.directory.parent, "sft")
     assert [step.step for step in steps] == list(range(1, STEPS + 1))
     assert any(step.attempt == 1 for step in steps), "the second attempt began with a checkpoint"
+    run = account_run(result.directory.parent)
+    assert run.failures == 1 and run.time[Bucket.RECOMPUTE] > 0
+    assert run.rhythm.recovery_s is not None and run.rhythm.recovery_s > 0
     undisturbed = trained[1].directory.parent / "sft" / "model"
     assert weights_hash(result.directory) == weights_hash(undisturbed)
 
