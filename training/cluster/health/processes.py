@@ -7,10 +7,7 @@ that Slurm's `proctrack/linuxproc` no longer knows it.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,12 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from training.attempt_history import OUTCOME_NAME
+from training.cluster import marks
 from training.cluster.health.config import HealthConfig
 from training.cluster.health.results import Severity, Verdict, combine
 from training.cluster.local import EXIT_NAME
-from training.cluster.marks import MARK
-
-_KILL_WAIT_S = 5.0
 
 JobEnded = Callable[[str, Path], bool]
 
@@ -93,12 +88,8 @@ def judge_processes(processes: Processes, config: HealthConfig) -> Verdict:
 def end_leftovers(node: str, ended: JobEnded) -> tuple[Leftover, ...]:
     """Kill the processes of ended jobs; returns those that were found."""
     found = tuple(find_leftovers(node, ended))
-    for leftover in found:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(leftover.pid, signal.SIGKILL)
-    deadline = time.monotonic() + _KILL_WAIT_S
-    while time.monotonic() < deadline and any(_alive(leftover.pid) for leftover in found):
-        time.sleep(0.05)
+    if found:
+        marks.end(lambda: (leftover.pid for leftover in find_leftovers(node, ended)))
     return found
 
 
@@ -107,15 +98,18 @@ def find_leftovers(node: str, ended: JobEnded) -> Iterator[Leftover]:
 
     Of this node: several of Slurm's nodes may share one machine, and its processes.
     """
-    for stat in _stats():
-        if stat.state == "Z" or stat.pid == os.getpid():
-            continue
-        environment = _environment(stat.pid)
-        job_id, folder = environment.get("SLURM_JOB_ID"), environment.get(MARK)
-        if not job_id or not folder or environment.get("SLURMD_NODENAME", node) != node:
-            continue
-        if ended(job_id, Path(folder)):
-            yield Leftover(stat.pid, job_id, stat.name)
+    job_id = ""
+
+    def left_over(environment: marks.Environment) -> bool:
+        nonlocal job_id
+        job_id = environment.get("SLURM_JOB_ID", "")
+        here = environment.get("SLURMD_NODENAME", node) == node
+        return bool(job_id) and here and ended(job_id, Path(environment[marks.MARK]))
+
+    for pid in marks.marked(left_over):
+        stat = _stat(pid)
+        if stat is not None and stat.state != "Z":
+            yield Leftover(pid, job_id, stat.name)
 
 
 def ended_on_disk(job_id: str, attempt_dir: Path) -> bool:
@@ -127,11 +121,6 @@ def ended_on_disk(job_id: str, attempt_dir: Path) -> bool:
     except (OSError, ValueError):
         return False
     return str(record.get("job_id", "")) == job_id
-
-
-def _alive(pid: int) -> bool:
-    stat = _stat(pid)
-    return stat is not None and stat.state != "Z"
 
 
 def _stats() -> Iterator[_Stat]:
@@ -149,12 +138,3 @@ def _stat(pid: int) -> _Stat | None:
     head, _, tail = text.rpartition(")")
     fields = tail.split()
     return _Stat(pid, head.partition("(")[2], fields[0], fields[19])
-
-
-def _environment(pid: int) -> dict[str, str]:
-    try:
-        raw = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return {}  # gone, or of another user while we are not root
-    pairs = (item.partition("=") for item in os.fsdecode(raw).split("\0"))
-    return {name: value for name, _, value in pairs}
