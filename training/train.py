@@ -29,6 +29,7 @@ from training.cluster.recovery import Limits
 from training.cluster.render import SlurmOptions
 from training.data.splits import TRAIN, VALIDATION
 from training.data.views import view_file
+from training.external.installed import module_cure
 from training.external.prepare import check_external, prepare, program_of
 from training.parallelism import Demand, demand_of, resolve_layout
 from training.publish_run import STAGE, publish_run
@@ -52,7 +53,7 @@ from training.trainers.settings import (
 from training.trainers.spec import StageOutcome, TrainSpec
 from workspace import publish, registry
 from workspace.config import StageConfig, setting
-from workspace.errors import UserError
+from workspace.errors import MissingToolError, UserError
 from workspace.locking import stage_lock
 from workspace.manifest import (
     Manifest,
@@ -537,6 +538,21 @@ def check_stage(config: TrainConfig, stage: StageName, base: Path) -> None:
             stage,
             processes_per_node=config.processes_per_node,
             python=python_of(config),
+        )
+    if stage == "rlvr" and config.rlvr.rollouts == "vllm" and config.rlvr.backend == "trl":
+        if not config.gpus_per_node:
+            raise UserError("rlvr.rollouts: vllm samples on GPUs; set gpus_per_node")
+        cure = module_cure("vllm", "pip install vllm", python_of(config))
+        if cure:
+            raise MissingToolError(f"rlvr.rollouts is vllm, but {cure}; or take transformers")
+    if config.adapter.method == "qlora" and config.demand(stage).backend == "trl":
+        cure = module_cure("bitsandbytes", "pip install bitsandbytes", python_of(config))
+        if cure:
+            raise MissingToolError(f"adapter.method is qlora, but {cure}; or take lora")
+    if config.adapter.method != "full" and config.demand(stage).backend == "fsdp":
+        raise UserError(
+            f"{stage}: the fsdp trainer trains all weights; set adapter.method full, or "
+            "backend trl for adapters"
         )
     config.layout(stage, base)
 

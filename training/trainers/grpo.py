@@ -5,7 +5,9 @@
 In: a model folder and `views/trl_grpo` (prompt, verifier, ground_truth). Out: as `sft`. An answer
 without a verdict (a tool is missing or failed) counts neither as right nor as wrong: its reward is
 None, TRL leaves it out of the group's mean and gives it no advantage, and the metrics say how many
-there were (`no_verdict_rate`). Answers are sampled in the trainer itself, not in vLLM.
+there were (`no_verdict_rate`). Answers are sampled by the trainer's own model, or by vLLM
+(`rlvr.rollouts`), whose weights are compared with the trainer's after each hand-over
+(`weight_sync`).
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from training.trainers.sample_order import forward_passes, shuffled_passes
 from training.trainers.settings import RlvrSettings
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
+from training.trainers.weight_sync import check_vllm
 from workspace.errors import UserError
 
 REQUIRED = ("prompt", "verifier", "ground_truth")
@@ -76,7 +79,7 @@ def make_trainer(
     settings = spec.rlvr
     share = completions_per_rank(settings)
     passes = forward_passes(share, settings.micro_batch)
-    return GRPOTrainer(
+    trainer = GRPOTrainer(
         model=load_model(spec),
         peft_config=adapter_config(spec),
         reward_funcs=[verified_reward],
@@ -93,12 +96,34 @@ def make_trainer(
             lr_scheduler_type="constant",
             beta=0.0,  # no reference model: it would double the memory
             shuffle_dataset=False,  # `rows` are in the planned order, which a resume can walk on
-            use_vllm=False,
+            **rollout_arguments(settings),
         ),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
         callbacks=callbacks.callbacks,
     )
+    if settings.rollouts == "vllm":
+        check_vllm(trainer, timeout_s=settings.sync_timeout_s)
+    return trainer
+
+
+def rollout_arguments(settings: RlvrSettings) -> dict[str, Any]:
+    """Arguments of `GRPOConfig` for what samples the answers."""
+    if settings.rollouts == "transformers":
+        return {"use_vllm": False}
+    arguments: dict[str, Any] = {"use_vllm": True, "vllm_mode": settings.vllm_mode}
+    if settings.vllm_mode == "server":
+        return {
+            **arguments,
+            "vllm_server_base_url": settings.vllm_server,
+            "vllm_server_timeout": settings.sync_timeout_s,
+        }
+    return {
+        **arguments,
+        "vllm_gpu_memory_utilization": settings.vllm_memory_share,
+        "vllm_max_model_length": settings.max_prompt_tokens + settings.max_new_tokens,
+        "vllm_tensor_parallel_size": 1,  # each rank's engine holds whole tensors to compare
+    }
 
 
 def planned_steps(settings: RlvrSettings) -> int:
