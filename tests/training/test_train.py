@@ -24,7 +24,7 @@ from training.goodput import Bucket, account_run
 from training.metrics import read_metrics
 from training.supervise import TrainingStoppedError, TrainProgress
 from training.train import TrainConfig, plan, train
-from training.trainers.settings import RlvrSettings
+from training.trainers.settings import DpoSettings, EvaluationSettings, RlvrSettings
 from workspace import registry
 from workspace.errors import MissingInputError, UserError, WorkspaceBusyError
 from workspace.locking import stage_lock
@@ -49,13 +49,16 @@ def new_workspace(tmp_path: Path) -> Path:
 def trained(
     base: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[TrainConfig, StageResult, list[TrainProgress]]:
-    """A run that nothing disturbed: fine-tuning, then two steps of GRPO."""
+    """A run that nothing disturbed: fine-tuning, then two steps of preferences and of GRPO."""
     seen: list[TrainProgress] = []
     config = tiny_config(
         new_workspace(tmp_path_factory.mktemp("trained")),
         base,
         steps=STEPS,
+        stages=("sft", "dpo", "rlvr"),
+        dpo=DpoSettings(max_steps=2, rows_per_step=8),
         rlvr=RlvrSettings(steps=2, max_new_tokens=8),
+        evaluation=EvaluationSettings(every_steps=60, max_rows=8),
     )
     return config, train(config, observe=seen.append), seen
 
@@ -65,7 +68,7 @@ def test_a_run_ends_in_a_published_and_registered_model(
 ) -> None:
     config, result, seen = trained
     assert not result.skipped
-    assert result.manifest.counts_out == {"sft_steps": STEPS, "rlvr_steps": 2}
+    assert result.manifest.counts_out == {"sft_steps": STEPS, "dpo_steps": 2, "rlvr_steps": 2}
     from transformers import AutoModelForCausalLM
 
     AutoModelForCausalLM.from_pretrained(result.directory, local_files_only=True)
@@ -75,8 +78,28 @@ def test_a_run_ends_in_a_published_and_registered_model(
     assert version.lineage["dataset"] == "d" * 16
     card = (result.directory / "README.md").read_text()
     assert "CC0-1.0" in card and config.base_model in card
-    assert {progress.stage for progress in seen} == {"sft", "rlvr"}
+    assert {progress.stage for progress in seen} == {"sft", "dpo", "rlvr"}
     assert not list(result.directory.parent.glob("*/checkpoints")), "not needed any more"
+
+
+def test_a_run_may_start_from_a_registered_model(
+    trained: tuple[TrainConfig, StageResult, list[TrainProgress]],
+) -> None:
+    config, result, _ = trained
+    child = plan(config.model_copy(update={"base_model": "dsm:1", "stages": ("rlvr",)}))
+    assert child.base == result.directory.resolve()
+    parent = {"parent_run": result.directory.parent.name, "parent_key": result.manifest.key}
+    assert parent.items() <= child.record.lineage.items()
+
+
+def test_the_loss_on_the_validation_split_is_recorded(
+    trained: tuple[TrainConfig, StageResult, list[TrainProgress]],
+) -> None:
+    _, result, _ = trained
+    steps = read_metrics(result.directory.parent, "sft")
+    losses = {step.step: step.extra["eval_loss"] for step in steps if "eval_loss" in step.extra}
+    assert set(losses) == {60, 120}
+    assert losses[120] < losses[60]
 
 
 def test_the_model_learns(
