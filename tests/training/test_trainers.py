@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -160,14 +161,26 @@ def test_adapters_go_where_they_are_told(base: Path, tmp_path: Path) -> None:
     assert weights and all("v_proj" in name for name in weights)
 
 
+@pytest.mark.skipif(find_spec("bitsandbytes") is not None, reason="bitsandbytes is installed")
 def test_four_bits_without_the_package_say_what_to_install(base: Path, tmp_path: Path) -> None:
-    pytest.importorskip("peft")
-    try:
-        import bitsandbytes  # noqa: F401
-    except ImportError:
-        spec = tiny_spec(tmp_path, base, "sft", sft=SFT, adapter=AdapterSettings(method="qlora"))
-        with pytest.raises(UserError, match="pip install bitsandbytes"):
-            sft.train(spec, StopRequest(spec.attempt_dir))
+    spec = tiny_spec(tmp_path, base, "sft", sft=SFT, adapter=AdapterSettings(method="qlora"))
+    with pytest.raises(UserError, match="pip install bitsandbytes"):
+        sft.train(spec, StopRequest(spec.attempt_dir))
+
+
+@pytest.mark.skipif(find_spec("bitsandbytes") is None, reason="needs bitsandbytes (extra qlora)")
+def test_adapters_over_four_bits_learn(base: Path, tmp_path: Path) -> None:
+    settings = SFT.model_copy(update={"epochs": 4.0, "learning_rate": 3e-3})
+    spec = tiny_spec(tmp_path, base, "sft", sft=settings, adapter=AdapterSettings(method="qlora"))
+    run(spec)
+    losses = [loss for _, loss, _, _ in steps_of(spec)]
+    assert losses[-1] < losses[0] - 0.2
+    from safetensors.torch import load_file
+
+    before = load_file(base / "model.safetensors")
+    after = load_file(spec.model_dir / "model.safetensors")
+    name = "model.embed_tokens.weight"
+    assert after[name].equal(before[name]), "frozen weights are published as the parent has them"
 
 
 def test_a_loss_that_rises_ends_the_stage_with_the_best_weights(base: Path, tmp_path: Path) -> None:
