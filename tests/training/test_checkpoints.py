@@ -14,12 +14,12 @@ def stage(tmp_path: Path) -> Path:
 
 
 def save(stage: Path, step: int, *, attempt: int = 1, finish: bool = True) -> Path:
-    folder = stage / "checkpoints" / str(attempt) / f"checkpoint-{step}"
+    folder = stage / "checkpoints" / str(attempt) / ".incomplete" / f"checkpoint-{step}"
     folder.mkdir(parents=True)
     (folder / "model.safetensors").write_bytes(b"w" * 100)
     (folder / "optimizer.pt").write_bytes(b"o" * 200)
     if finish:
-        checkpoints.complete(
+        return checkpoints.complete(
             folder, step=step, attempt=attempt, world_size=1, attempts=stage / "attempts"
         )
     return folder
@@ -98,10 +98,54 @@ def test_a_replaced_generation_cannot_publish(stage: Path, monkeypatch: pytest.M
     with pytest.raises(checkpoints.FencedError, match="generation 1"):
         checkpoints.complete(stale, step=50, attempt=1, world_size=1, attempts=stage / "attempts")
     monkeypatch.setenv(checkpoints.GENERATION_VARIABLE, "2")
-    folder = checkpoints.writer_folder(stage / "checkpoints", 1) / "checkpoint-50"
+    folder = checkpoints.unfinished_folder(stage / "checkpoints", 1) / "checkpoint-50"
     assert folder != stale, "two generations never write into one folder"
     folder.mkdir(parents=True)
     (folder / "model.safetensors").write_bytes(b"w")
-    checkpoints.complete(folder, step=50, attempt=1, world_size=1, attempts=stage / "attempts")
+    published = checkpoints.complete(
+        folder, step=50, attempt=1, world_size=1, attempts=stage / "attempts"
+    )
     newest = checkpoints.newest_complete(stage / "checkpoints")
-    assert newest is not None and (newest.path, newest.attempt) == (folder, 1)
+    assert newest is not None and (newest.path, newest.attempt) == (published, 1)
+    assert newest.writer == "1.2"
+
+
+def test_a_writer_whose_folder_was_pruned_cannot_publish(stage: Path) -> None:
+    """The newer attempt starts between the writer's check and its rename."""
+    stale = save(stage, 50, finish=False)
+    checkpoints.prune(stage / "checkpoints", keep=2, attempt=2)
+    with pytest.raises(checkpoints.FencedError, match="removed"):
+        checkpoints.complete(stale, step=50, attempt=1, world_size=1, attempts=stage / "attempts")
+    assert checkpoints.newest_complete(stage / "checkpoints") is None
+
+
+def test_saving_a_step_again_keeps_what_is_there(stage: Path) -> None:
+    """Asked to stop right after a regular save."""
+    first = save(stage, 10)
+    assert save(stage, 10) == first
+    newest = checkpoints.newest_complete(stage / "checkpoints")
+    assert newest is not None and newest.path == first
+    assert not list((stage / "checkpoints").rglob("checkpoint-10/checkpoint-10"))
+
+
+def test_changed_bytes_are_found_by_their_hash(stage: Path) -> None:
+    folder = save(stage, 20, finish=False)
+    hashes = {path.name: checkpoints.hash_file(path) for path in folder.iterdir()}
+    published = checkpoints.complete(
+        folder, step=20, attempt=1, world_size=1, attempts=stage / "attempts", hashes=hashes
+    )
+    (published / "optimizer.pt").write_bytes(b"o" * 199 + b"p")
+    newest = checkpoints.newest_complete(stage / "checkpoints")
+    assert newest is not None, "the size is the same"
+    assert checkpoints.damaged_files(newest, sorted(hashes)) == ["optimizer.pt"]
+    checkpoints.set_aside(newest)
+    assert checkpoints.newest_complete(stage / "checkpoints") is None
+
+
+def test_what_a_killed_pruning_left_goes_with_the_next(stage: Path) -> None:
+    save(stage, 10)
+    left = stage / "checkpoints" / "1" / ".removed-0a"
+    (left / "deep").mkdir(parents=True)
+    checkpoints.prune(stage / "checkpoints", keep=1, attempt=1)
+    assert not left.exists()
+    assert checkpoints.newest_complete(stage / "checkpoints") is not None

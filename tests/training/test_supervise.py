@@ -85,7 +85,7 @@ def succeeds(launcher: ScriptedLauncher, job: Job) -> JobStatus:
 
 
 def save_checkpoint(folder: StageFolder, step: int, attempt: int) -> None:
-    path = folder.checkpoints / str(attempt) / f"checkpoint-{step}"
+    path = folder.checkpoints / str(attempt) / ".incomplete" / f"checkpoint-{step}"
     path.mkdir(parents=True, exist_ok=True)
     (path / "model.safetensors").write_bytes(b"w")
     checkpoints.complete(path, step=step, attempt=attempt, world_size=1, attempts=folder.attempts)

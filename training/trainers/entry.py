@@ -6,6 +6,7 @@ the attempt's `error.json`), anything else: try again from the last checkpoint.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 from training import checkpoints, phases
 from training.cluster.job import EXIT_DONE, EXIT_NEVER_AGAIN, EXIT_RESUME
 from training.trainers.callbacks import Progress, wait_for_all_ranks
+from training.trainers.disk_faults import explain
 from training.trainers.model_io import BEST_NAME, trained_model
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
@@ -37,10 +39,21 @@ def main(train: Train) -> int:
     try:
         outcome = train(spec, stop)
     except UserError as error:
-        publish.write_json(spec.attempt_dir / ERROR_NAME, {"message": str(error)})
-        print(f"error: {error}", file=sys.stderr)
-        return EXIT_NEVER_AGAIN
+        return _refuse(spec, error)
+    except OSError as error:
+        fault = explain(error, spec.stage_dir)
+        if fault is None:
+            raise
+        return _refuse(spec, fault)
     return EXIT_RESUME if outcome is None else EXIT_DONE
+
+
+def _refuse(spec: TrainSpec, error: UserError) -> int:
+    print(f"error: {error}", file=sys.stderr, flush=True)
+    # A disk that is full takes no message either; it is in the log.
+    with contextlib.suppress(OSError):
+        publish.write_json(spec.attempt_dir / ERROR_NAME, {"message": str(error)})
+    return EXIT_NEVER_AGAIN
 
 
 def resume_path(spec: TrainSpec) -> str | None:
@@ -104,7 +117,7 @@ def finish(
 def common_arguments(spec: TrainSpec) -> dict[str, Any]:
     """Arguments that the Hugging Face trainers share."""
     return {
-        "output_dir": str(checkpoints.writer_folder(spec.checkpoints, spec.attempt)),
+        "output_dir": str(checkpoints.unfinished_folder(spec.checkpoints, spec.attempt)),
         "use_cpu": not spec.use_gpu,
         "ddp_backend": "gloo" if world_size() > 1 and not spec.use_gpu else None,
         "ddp_find_unused_parameters": False if world_size() > 1 else None,

@@ -1,18 +1,45 @@
-"""Which rows each optimizer step trains on: decided before training, for the whole of it.
+"""Which samples each optimizer step trains on, and how a step is divided among ranks.
 
-The order is a pure function of the rows' number and lengths, the settings and the seed. A resumed
-run walks the same list from its step on, so no row is lost or trained twice, at any epoch border
-and with any number of ranks (the trainers' own samplers draw from a generator whose state a
-checkpoint does not hold).
+The order is a pure function of (seed, epoch, cursor): endless passes over all samples, each
+shuffled on its own, of which step `n` takes the next `rows_per_step`. A resumed run walks on from
+its cursor, so no sample is lost or trained twice, at any epoch border and with any number of ranks
+(the trainers' own samplers draw from a generator whose state a checkpoint does not hold).
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from array import array
+from collections.abc import Sequence
 from typing import NamedTuple
+
+
+class SampleOrder:
+    """Endless passes over `count` samples. Keeps one pass in memory."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        self.count = count
+        self.seed = seed
+        self._epoch = -1
+        self._pass: array[int] = array("q")
+
+    def between(self, first: int, last: int) -> list[int]:
+        """The samples at cursors `first` up to, not including, `last`."""
+        found: list[int] = []
+        while first < last:
+            epoch, at = divmod(first, self.count)
+            part = self._shuffled(epoch)[at : at + last - first]
+            found.extend(part)
+            first += len(part)
+        return found
+
+    def _shuffled(self, epoch: int) -> array[int]:
+        if epoch != self._epoch:
+            samples = array("q", range(self.count))
+            random.Random(f"pass:{self.seed}:{epoch}").shuffle(samples)
+            self._epoch, self._pass = epoch, samples
+        return self._pass
 
 
 class StepPlan(NamedTuple):
@@ -39,17 +66,33 @@ def plan_steps(
     The last step is filled with the first rows of the next pass, so without a budget every row is
     trained at least `floor(epochs)` times.
     """
-    steps = math.ceil(max(1.0, epochs * len(lengths)) / rows_per_step)
+    steps = count_steps(
+        lengths, rows_per_step=rows_per_step, epochs=epochs, token_budget=token_budget, seed=seed
+    )
     order = shuffled_passes(len(lengths), steps * rows_per_step, seed)
-    if token_budget:
-        steps = min(steps, _steps_within(order, lengths, rows_per_step, token_budget))
-        order = order[: steps * rows_per_step]
     return StepPlan(order, steps, len(order) / len(lengths))
+
+
+def count_steps(
+    lengths: Sequence[int], *, rows_per_step: int, epochs: float, token_budget: int, seed: int
+) -> int:
+    """How many steps `plan_steps` plans, without listing the order."""
+    steps = math.ceil(max(1.0, epochs * len(lengths)) / rows_per_step)
+    if not token_budget:
+        return steps
+    order = SampleOrder(len(lengths), seed)
+    tokens = 0
+    for step in range(steps):
+        rows = order.between(step * rows_per_step, (step + 1) * rows_per_step)
+        tokens += sum(int(lengths[row]) for row in rows)
+        if tokens > token_budget:
+            return max(1, step)
+    return steps
 
 
 def shuffled_passes(count: int, wanted: int, seed: int) -> list[int]:
     """The first `wanted` indices of endless passes over `count` rows, each in its own order."""
-    return list(islice(_passes(count, seed), wanted))
+    return SampleOrder(count, seed).between(0, wanted)
 
 
 def forward_passes(rows: int, micro_batch: int) -> int:
@@ -82,21 +125,14 @@ def split_by_tokens(lengths: Sequence[int], limit: int, at_least: int = 1) -> li
     return groups
 
 
-def _passes(count: int, seed: int) -> Iterator[int]:
-    epoch = 0
-    while True:
-        rows = list(range(count))
-        random.Random(f"pass:{seed}:{epoch}").shuffle(rows)
-        yield from rows
-        epoch += 1
+def split_among_ranks(lengths: Sequence[int], limit: int, ranks: int) -> list[list[list[int]]]:
+    """A step's rows as passes: `[pass][rank]` holds the row indices of one forward pass.
 
-
-def _steps_within(
-    order: Sequence[int], lengths: Sequence[int], rows_per_step: int, budget: int
-) -> int:
-    tokens = 0
-    for position, row in enumerate(order):
-        tokens += lengths[row]
-        if tokens > budget:
-            return max(1, position // rows_per_step)
-    return len(order) // rows_per_step
+    Every rank takes part in every pass, because each of them is a collective operation; a rank
+    without rows of its own has an empty list there. Rows of one pass are of like length.
+    """
+    groups = split_by_tokens(lengths, limit, at_least=ranks)
+    if len(groups) % ranks:
+        groups = split_by_tokens(lengths, limit, at_least=math.ceil(len(groups) / ranks) * ranks)
+    groups += [[] for _ in range(-len(groups) % ranks)]
+    return [groups[at : at + ranks] for at in range(0, len(groups), ranks)]

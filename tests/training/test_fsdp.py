@@ -1,0 +1,233 @@
+"""The fsdp trainer in real processes: same bits after kills, other ranks, faults of the disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import is_running
+from safetensors.torch import load_file
+
+from benchmarks.training.reshard import change_ranks
+from benchmarks.training.resume import disturb
+from benchmarks.training.save_kill import kill_at_points
+from benchmarks.training.stage_run import StageRun, wait_for
+from benchmarks.training.tiny_model import write_questions, write_texts, write_tiny_model
+from benchmarks.training.zygote import Zygote
+from training import checkpoints
+from training.cluster.job import EXIT_NEVER_AGAIN
+
+CPT: dict[str, Any] = {"sequence_length": 96, "rows_per_step": 6, "learning_rate": 1e-3}
+SFT: dict[str, Any] = {"rows_per_step": 8, "tokens_per_forward": 160, "learning_rate": 1e-3}
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    with Zygote(("training.trainers.sft",)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("base") / "model")
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_texts(tmp_path_factory.mktemp("texts") / "train.parquet", 40)
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_questions(tmp_path_factory.mktemp("questions") / "train.parquet", 37)
+
+
+def cpt(zygote: Zygote, root: Path, base: Path, texts: Path, **changes: Any) -> StageRun:
+    settings = {"every": 4, "epochs": 1000.0, "max_steps": 24, **CPT, **changes}
+    return StageRun(zygote, root, parent=base, data=texts, **settings)
+
+
+def test_killed_runs_train_every_sample_once_and_end_in_the_same_bits(
+    zygote: Zygote, base: Path, texts: Path, tmp_path: Path
+) -> None:
+    alone = cpt(zygote, tmp_path / "alone", base, texts, max_steps=30)
+    alone.finish(2)
+    killed = cpt(zygote, tmp_path / "killed", base, texts, max_steps=30)
+    disturb(killed, ranks=2, kills=3, steps=30)
+    killed.finish(2)
+    audit = killed.audit()
+    assert audit.faults == []
+    assert audit.epochs > 2, "the kills are spread over borders of passes"
+    assert killed.weights() == alone.weights()
+
+
+def test_other_numbers_of_ranks_change_rounding_alone(
+    zygote: Zygote, base: Path, texts: Path, tmp_path: Path
+) -> None:
+    alone = cpt(zygote, tmp_path / "alone", base, texts, every=100, rows_per_step=7)
+    alone.finish(1)
+    changed = cpt(zygote, tmp_path / "changed", base, texts, every=100, rows_per_step=7)
+    change_ranks(changed, 24, (2, 1, 3))
+    pairs = zip(alone.metrics(), changed.metrics(), strict=True)
+    assert max(abs(one.loss - other.loss) for one, other in pairs) < 1e-5
+    audit = changed.audit()
+    assert audit.faults == []
+    assert [stretch.writer for stretch in audit.stretches] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_kill_in_a_save_leaves_the_newest_complete_one(
+    zygote: Zygote, base: Path, texts: Path, tmp_path: Path, is_async: bool
+) -> None:
+    run = cpt(zygote, tmp_path, base, texts, every=2, max_steps=100_000, async_save=is_async)
+    outcomes = kill_at_points(run, 2)
+    assert all(outcome.is_newest and outcome.is_clean for outcome in outcomes)
+
+
+def test_fine_tuning_learns_what_trl_learns(
+    zygote: Zygote, base: Path, questions: Path, tmp_path: Path
+) -> None:
+    """Two implementations of the same settings: loss by loss."""
+    losses = {}
+    for backend in ("trl", "fsdp"):
+        run = StageRun(
+            zygote,
+            tmp_path / backend,
+            parent=base,
+            data=questions,
+            stage="sft",
+            backend=backend,
+            epochs=2.0,
+            **SFT,
+        )
+        run.finish(1)
+        losses[backend] = [step.loss for step in run.metrics()]
+    assert losses["fsdp"] == pytest.approx(losses["trl"], abs=2e-4)
+    assert losses["fsdp"][-1] < losses["fsdp"][0] - 0.5
+
+
+def test_replaced_ranks_publish_nothing(
+    zygote: Zygote, base: Path, texts: Path, tmp_path: Path
+) -> None:
+    """A dead node daemon leaves its ranks running: frozen here, and awake beside new ones."""
+    run = cpt(zygote, tmp_path, base, texts, every=2, max_steps=300)
+    old = run.start(1)
+    wait_for(lambda: run.newest_step >= 4, old)
+    os.kill(old.pids[0], signal.SIGSTOP)
+    frozen_at = run.newest_step
+    new = run.start(1)
+    wait_for(lambda: run.newest_step > frozen_at + 4, new)
+    os.kill(old.pids[0], signal.SIGCONT)
+    assert old.wait() != [0]
+    assert "FencedError" in run.log(1)
+    stale = [found for found in checkpoints.complete_checkpoints(run.checkpoints)
+             if found.attempt == 1 and found.step > frozen_at]  # fmt: skip
+    assert stale == []
+    assert is_running(new.pids[0])
+    new.kill()
+    new.wait()
+
+
+def test_the_published_model_is_the_trained_one(
+    zygote: Zygote, texts: Path, tmp_path: Path
+) -> None:
+    """Tied weights, three ranks that do not divide its rows, as any loader reads it."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    base = write_tiny_model(tmp_path / "base", tied=True)
+    run = cpt(zygote, tmp_path / "run", base, texts, max_steps=3)
+    run.finish(3)
+    folder = run.folder / "model"
+    model, about = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    assert not about["missing_keys"] and not about["unexpected_keys"]
+    assert type(model).__name__ == "LlamaForCausalLM"
+    assert model.lm_head.weight is model.model.embed_tokens.weight
+    assert AutoTokenizer.from_pretrained(folder).chat_template
+    before, after = load_file(base / "model.safetensors"), load_file(folder / "model.safetensors")
+    assert before.keys() == after.keys()
+    assert all(not before[name].equal(after[name]) for name in before), "all of them were trained"
+    assert {found.dtype for found in after.values()} == {before["model.norm.weight"].dtype}
+
+
+def test_a_checkpoint_with_changed_bytes_is_passed_over(
+    zygote: Zygote, base: Path, texts: Path, tmp_path: Path
+) -> None:
+    run = cpt(zygote, tmp_path, base, texts, every=2, max_steps=12, keep=3)
+    attempt = run.start(1)
+    wait_for(lambda: run.newest_step >= 6, attempt)
+    attempt.kill()
+    attempt.wait()
+    *_, before, newest = checkpoints.complete_checkpoints(run.checkpoints)
+    file = newest.path / "__0_0.distcp"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    run.finish(1)
+    assert run.audit().stretches[0] == ("1", 1, before.step)
+    assert run.audit().faults == []
+    assert "is damaged (__0_0.distcp)" in run.log()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 6 MB where the checkpoints of a stage go."""
+    folder = tmp_path / "cpt" / "checkpoints"
+    folder.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
+        pytest.skip("file systems cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("fault", ["the disk is full", "the file system is read-only"])
+def test_a_disk_that_takes_no_checkpoint_is_the_users_to_mend(
+    zygote: Zygote, base: Path, texts: Path, tmp_path: Path, small_disk: Path, fault: str
+) -> None:
+    run = cpt(zygote, tmp_path, base, texts, every=2, max_steps=100_000, keep=1)
+    attempt = run.start(2)
+    wait_for(lambda: run.newest_step >= 4, attempt)
+    if "full" in fault:
+        fill(small_disk / "other")
+    else:
+        remount(small_disk, "ro")
+    # A rank whose peer gave up first may see its connection closed.
+    assert EXIT_NEVER_AGAIN in attempt.wait(), run.log()
+    error = json.loads((run.attempt_dir() / "error.json").read_text())["message"]
+    assert fault in error and str(small_disk) in error
+    assert "goes on from the newest complete checkpoint" in error
+    kept = run.newest_step
+    assert kept >= 4
+    (small_disk / "other").unlink() if "full" in fault else remount(small_disk, "rw")
+    again = run.start(2)
+    wait_for(lambda: run.newest_step > kept, again)
+    again.kill()
+    again.wait()
+    assert run.audit().faults == []
+
+
+def fill(path: Path) -> None:
+    """Take all the room that is left."""
+    with path.open("wb", buffering=0) as stream:
+        size = 1 << 20
+        while size:
+            try:
+                stream.write(b"\0" * size)
+            except OSError:
+                size //= 2
+
+
+def remount(folder: Path, mode: str) -> None:
+    """It is refused while a file is open for writing: between two saves none is."""
+    deadline = time.monotonic() + 60
+    command = ["mount", "-o", f"remount,{mode}", str(folder)]
+    while subprocess.run(command, check=False, capture_output=True).returncode:
+        assert time.monotonic() < deadline, f"{folder} stays busy"

@@ -1,0 +1,58 @@
+"""Tell a disk that is full or read-only from a fault of the program.
+
+Such a disk will not mend itself while the job is tried again: the user is told which folder it is
+and what to do, the newest complete checkpoint stays, and nothing crashes in a loop.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+from workspace.errors import UserError
+
+_FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "a file may not grow any further",
+}
+_READ_ONLY = {
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "there is no permission to write",
+    errno.EPERM: "writing is not permitted",
+}
+
+
+def explain(error: BaseException, folder: Path) -> UserError | None:
+    """What the user should mend, when a full or read-only disk is behind `error`."""
+    for cause in _causes(error):
+        number = cause.errno if isinstance(cause, OSError) else None
+        place = (cause.filename if isinstance(cause, OSError) else None) or folder
+        if number in _FULL:
+            cure = f"Free some space, or move the workspace, {_AGAIN}"
+            return UserError(f"cannot write {place}: {_FULL[number]}. {cure}")
+        if number in _READ_ONLY:
+            return UserError(
+                f"cannot write {place}: {_READ_ONLY[number]}. Make it writable, {_AGAIN}"
+            )
+    return None
+
+
+_AGAIN = "and start the same command: it goes on from the newest complete checkpoint."
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """`error`, what it came from, and the ranks' own errors that DCP gathers into one."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        current = waiting.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        waiting += [cause for cause in (current.__cause__, current.__context__) if cause]
+        failures = getattr(current, "failures", None)
+        if isinstance(failures, dict):
+            waiting += [failure for failure, _ in failures.values()]

@@ -1,0 +1,335 @@
+"""Continued pre-training and fine-tuning with sharded weights: our own loop over torch's FSDP2.
+
+    python -m training.trainers.fsdp SPEC.json         (one rank; more through torchrun)
+
+In: a model folder and `views/cpt` (text) or `views/trl_sft` (prompt, completion). Out: as `sft`,
+and a ledger of samples. The result is a function of the data, the settings and the seed:
+
+- A step's rows are the same with any number of ranks, and its loss and gradients are sums over its
+  tokens, divided by their number in the whole step. 4, 2 or 3 ranks, or other micro-batches, give
+  the same weights up to rounding; the same number of ranks gives the same bits, however often the
+  run was killed.
+- Documents packed into one sequence do not see each other: positions start at 0 in each, from which
+  transformers makes the mask of its eager, sdpa, flex and flash attention.
+
+Not covered: tensor, pipeline and context parallelism; adapters (TRL or an external trainer).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from typing import Any, NamedTuple
+
+from training import metrics
+from training.checkpoints import writer_folder
+from training.cluster import heartbeat
+from training.cluster.heartbeat import Section
+from training.ledger import Ledger, Origin
+from training.trainers import entry
+from training.trainers.callbacks import SAVE_INTERVAL_NAME, TRIM_EVERY_STEPS
+from training.trainers.feeding import Pass, Share, make_batch, share_of
+from training.trainers.limits import HourLimit, evaluations_without_gain
+from training.trainers.model_io import keep_best, load_tokenizer, trained_model
+from training.trainers.ranks import Ranks, start
+from training.trainers.sample_order import SampleOrder
+from training.trainers.samples import HELD_OUT_NAME, Samples, prepare_samples, read_samples
+from training.trainers.save_interval import SaveSchedule
+from training.trainers.schedule import Schedule, schedule_of
+from training.trainers.sharded_checkpoint import Saver, Trained, resume, seed_generators
+from training.trainers.sharded_model import gather, load_sharded
+from training.trainers.spec import StageOutcome, TrainSpec
+from training.trainers.stopping import StopRequest, of_rank_zero
+from workspace.errors import UserError
+from workspace.memory import trim_heap
+
+
+def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
+    """Train to the end, or return None with a checkpoint written when a stop was asked for."""
+    import torch.distributed as dist
+
+    if spec.adapter.method != "full":
+        raise UserError(f"the fsdp trainer trains all weights: set {spec.stage}.backend: trl")
+    make_deterministic(use_gpu=spec.use_gpu)
+    outcome = Run(spec, start(use_gpu=spec.use_gpu), stop).to_the_end()
+    dist.destroy_process_group()
+    return outcome
+
+
+def make_deterministic(*, use_gpu: bool) -> None:
+    """The same operations in the same order give the same bits, on the same kind of machine."""
+    import torch
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    # Some CUDA kernels have no such form; on CPUs every kernel that a model needs has one.
+    torch.use_deterministic_algorithms(True, warn_only=use_gpu)
+
+
+class Agreement(NamedTuple):
+    """What the ranks know together when a step's gradients are there."""
+
+    loss: float
+    stop: bool
+    save_failed: bool
+
+
+class Run:
+    """One attempt of one stage, on one rank."""
+
+    def __init__(self, spec: TrainSpec, ranks: Ranks, stop: StopRequest) -> None:
+        self.beat = heartbeat.of_this_rank()
+        self.spec, self.ranks, self.stop = spec, ranks, stop
+        self.tokenizer = load_tokenizer(spec.parent)
+        folder = ranks.on_first(lambda: prepare_samples(spec, self.tokenizer))
+        self.samples, self.held = read_samples(folder), read_samples(folder, HELD_OUT_NAME)
+        self.order = SampleOrder(len(self.samples), spec.seed)
+        self.schedule = schedule_of(spec, self.samples)
+        self.trained = make_trained(spec, ranks, self.schedule)
+        seed_generators(spec.seed + ranks.rank)
+        found = resume(spec, ranks, self.trained)
+        self.done = found.step if found else 0
+        self.eval_losses: list[float] = found.manifest()["eval_losses"] if found else []
+        self.ledger = Ledger(
+            spec.attempt_dir,
+            writer_folder(spec.checkpoints, spec.attempt).name,
+            rank=ranks.rank,
+            world_size=ranks.world_size,
+            resumed_from=Origin(found.writer, found.step) if found else None,
+            samples=len(self.samples),
+            rows_per_step=self.schedule.rows_per_step,
+        )
+        self.saver = Saver(spec, ranks, self.trained, self.ledger)
+        self.saves = SaveSchedule(
+            spec.checkpoint_every_steps,
+            spec.mtbf_s,
+            spec.stage_dir / SAVE_INTERVAL_NAME,
+            writes=ranks.is_first,
+            agree=of_rank_zero,
+        )
+        self.hours = HourLimit(spec)
+        self.tokens = 0
+        self.last: dict[str, float] = {}
+        self._since = time.monotonic()
+
+    def to_the_end(self) -> StageOutcome | None:
+        """All steps that are left; None when it was stopped before."""
+        last, ended_by = self.schedule.steps, "budget"
+        self.hours.start()
+        for step in range(self.done + 1, last + 1):
+            agreed = self.step(step)
+            if step == last:
+                break
+            if agreed.stop:
+                self.save(step, wait=True)
+                self.saver.close()
+                return None
+            if self.hours.is_up() or self.has_lost_patience():
+                ended_by = "patience" if self.has_lost_patience() else "hours"
+                last = step
+                break
+            if self.saves.is_due(step, time.monotonic() - self._since):
+                self.save(step, wait=not self.schedule.async_save)
+        self.beat.section(Section.CHECKPOINT)
+        self.saver.finish()
+        self.saver.close()
+        return self.publish(last, ended_by)
+
+    def step(self, step: int) -> Agreement:
+        """One step of the optimizer, with its lines in the ledger and the metrics."""
+        self.beat.section(Section.STEP)
+        rows = self.schedule.rows_per_step
+        chosen = self.order.between((step - 1) * rows, step * rows)
+        share = self.share(chosen, self.samples)
+        agreed = self.agree(self.accumulate(share))
+        if not math.isfinite(agreed.loss):
+            raise UserError(
+                f"the {self.spec.stage} loss is {agreed.loss} at step {step}: the training "
+                f"diverged. Lower {self.spec.stage}.learning_rate."
+            )
+        norm = self.update(self.schedule.rate(step))
+        self.ledger.trained(step, share.places, share.samples)
+        if self.spec.evaluates and step % self.spec.evaluation.every_steps == 0:
+            self.evaluate()
+        self.report(step, chosen, agreed.loss, norm)
+        if agreed.save_failed:
+            self.saver.finish()
+        if self.ranks.device.type == "cpu" and step % TRIM_EVERY_STEPS == 0:
+            trim_heap()
+        self.beat.step(step)
+        return agreed
+
+    def share(self, rows: list[int], samples: Samples) -> Share:
+        """What this rank feeds to the model of `rows`."""
+        return share_of(
+            rows,
+            samples,
+            tokens_per_forward=self.schedule.tokens_per_forward,
+            rank=self.ranks.rank,
+            ranks=self.ranks.world_size,
+        )
+
+    def accumulate(self, share: Share) -> Any:
+        """Gradients of a step; returns this rank's part of its mean loss."""
+        import torch
+
+        total = torch.zeros((), device=self.ranks.device)
+        for number, part in enumerate(share.passes, start=1):
+            # Copies of the weights (HSDP) need to agree once, on the sum.
+            self.trained.model.set_requires_all_reduce(number == len(share.passes))
+            loss = self.summed_loss(part, self.samples) / max(1, share.learned)
+            loss.backward()
+            total += loss.detach()
+        return total
+
+    def summed_loss(self, part: Pass, samples: Samples) -> Any:
+        """Over the learned tokens of a pass."""
+        import torch.nn.functional as functional
+
+        pad = self.tokenizer.pad_token_id
+        batch = make_batch(samples, part.samples, pad, self.ranks.device)
+        logits = self.trained.model(
+            input_ids=batch.ids, position_ids=batch.positions, use_cache=False
+        ).logits
+        return functional.cross_entropy(
+            logits[:, :-1].flatten(0, 1).float(), batch.labels[:, 1:].flatten(), reduction="sum"
+        )
+
+    def agree(self, loss: Any) -> Agreement:
+        """Add up the ranks' losses and their reasons to stop."""
+        import torch
+        import torch.distributed as dist
+
+        flags = [float(self.stop.seen_here()), float(self.saver.has_failed)]
+        known = torch.tensor([0.0, *flags], dtype=torch.float64, device=self.ranks.device)
+        known[0] = loss
+        dist.all_reduce(known)
+        total, stops, failures = known.tolist()
+        return Agreement(total, stops > 0, failures > 0)
+
+    def update(self, rate: float) -> float:
+        """Let the optimizer use the gradients; returns their norm before clipping."""
+        import torch
+
+        model, optimizer = self.trained
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), self.schedule.max_grad_norm)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+        optimizer.zero_grad()
+        return float(norm.full_tensor())
+
+    def evaluate(self) -> None:
+        """Add the loss on the held-out samples to those before; keep the best weights."""
+        import torch
+
+        self.beat.section(Section.EVALUATION)
+        share = self.share(list(range(len(self.held))), self.held)
+        total = torch.zeros((), device=self.ranks.device)
+        self.trained.model.eval()
+        with torch.no_grad():
+            for part in share.passes:
+                total += self.summed_loss(part, self.held)
+        self.trained.model.train()
+        self.eval_losses.append(self.agree(total).loss / max(1, share.learned))
+        if self.spec.keeps_best and evaluations_without_gain(self.eval_losses) == 0:
+            whole = gather(self.trained.model)
+            self.saver.finish()  # it speaks to the other ranks as well
+            self.ranks.on_first(lambda: keep_best(self.spec, whole))
+        self.beat.section(Section.STEP)
+
+    def has_lost_patience(self) -> bool:
+        """Whether the loss on held-out samples has not fallen for too long."""
+        behind = evaluations_without_gain(self.eval_losses)
+        return self.spec.keeps_best and behind >= self.spec.evaluation.patience
+
+    def report(self, step: int, rows: list[int], loss: float, norm: float) -> None:
+        """Add the step to the metrics (rank 0)."""
+        extra = {}
+        if stalled := self.saver.stalled():
+            extra["save_stall_s"] = stalled
+        if self.spec.evaluates and step % self.spec.evaluation.every_steps == 0:
+            extra["eval_loss"] = self.eval_losses[-1]
+        now = time.monotonic()
+        figures = metrics.StepMetrics(
+            stage=self.spec.stage,
+            attempt=self.spec.attempt,
+            step=step,
+            total_steps=self.schedule.steps,
+            epoch=self.schedule.epochs(step, len(self.samples)),
+            loss=loss,
+            learning_rate=self.schedule.rate(step),
+            grad_norm=norm,
+            tokens=sum(int(self.samples.lengths[row]) for row in rows),
+            seconds=now - self._since,
+            extra=extra,
+        )
+        self._since = now
+        self.tokens += figures.tokens
+        self.last = {"loss": loss, **extra}
+        if self.ranks.is_first:
+            metrics.append(self.spec.attempt_dir / metrics.METRICS_NAME, figures)
+
+    def save(self, step: int, *, wait: bool) -> None:
+        """Save what `step` left."""
+        import torch
+
+        self.beat.section(Section.CHECKPOINT)
+        begun = time.monotonic()
+        about = {
+            "stage": self.spec.stage,
+            "seed": self.spec.seed,
+            "cursor": step * self.schedule.rows_per_step,
+            "samples": len(self.samples),
+            "metrics_lines": step - self.done,
+            "eval_losses": self.eval_losses,
+            "threads": torch.get_num_threads(),
+            "torch": str(torch.__version__),
+        }
+        self.saver.save(step, about, wait=wait)
+        self.saves.saved(step, time.monotonic() - begun)
+        self.beat.section(Section.STEP)
+
+    def publish(self, steps: int, ended_by: str) -> StageOutcome:
+        """Gather and publish the model, and the stage's result last of all."""
+        spec = self.spec
+        outcome = StageOutcome(
+            stage=spec.stage,
+            attempt=spec.attempt,
+            steps=steps,
+            rows=len(self.samples),
+            rejects=self.samples.rejects,
+            tokens=self.tokens,
+            last=self.last,
+            ended_by=ended_by,
+        )
+        self.ledger.flush()
+        whole = gather(self.trained.model)
+        self.ranks.on_first(
+            lambda: entry.publish_model(spec, trained_model(spec, whole), self.tokenizer, outcome)
+        )
+        return outcome
+
+
+def make_trained(spec: TrainSpec, ranks: Ranks, schedule: Schedule) -> Trained:
+    """The parent's model, sharded, and a new AdamW for it; matrices alone decay."""
+    import torch
+
+    model = load_sharded(spec, ranks)
+    parameters = list(model.parameters())
+    matrices = [weight for weight in parameters if weight.ndim >= 2]
+    vectors = [weight for weight in parameters if weight.ndim < 2]
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": matrices, "weight_decay": schedule.weight_decay},
+            {"params": vectors, "weight_decay": 0.0},
+        ],
+        lr=schedule.peak_rate,
+        fused=spec.use_gpu or None,
+    )
+    return Trained(model, optimizer)
+
+
+if __name__ == "__main__":
+    sys.exit(entry.main(train))

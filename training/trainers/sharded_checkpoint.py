@@ -1,0 +1,267 @@
+"""Checkpoints of a sharded model: each rank writes its part, any number of ranks can read them.
+
+    checkpoint-<step>/__<r>_0.distcp, .metadata    weights and optimizer states (torch DCP)
+                      rank-<r>.pt                  its generators: torch, CUDA, Python, numpy
+                      complete.json                the rest, see `training.checkpoints`
+
+The learning rate and the sample order are functions of the step, so the step is all that is kept of
+them. An asynchronous save copies the rank's part in memory, and a thread writes it while training
+goes on; at most one is pending.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from training import checkpoints
+from training.ledger import Ledger
+from training.trainers.disk_faults import explain
+from training.trainers.ranks import Ranks
+from training.trainers.spec import TrainSpec
+from workspace import publish
+from workspace.errors import UserError
+
+FORMAT = "dcp"
+
+
+class Trained(NamedTuple):
+    """What a checkpoint holds, beside the generators."""
+
+    model: Any
+    optimizer: Any
+
+    def state(self) -> dict[str, Any]:
+        """This rank's part, by the parameters' names."""
+        from torch.distributed.checkpoint.state_dict import get_state_dict
+
+        model, optimizer = get_state_dict(self.model, self.optimizer)
+        return {"model": model, "optimizer": optimizer}
+
+    def take(self, state: dict[str, Any]) -> None:
+        """Set weights and optimizer states."""
+        from torch.distributed.checkpoint.state_dict import set_state_dict
+
+        set_state_dict(
+            self.model,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+        )
+
+
+class Saver:
+    """Writes the checkpoints of one rank. All ranks make the same calls."""
+
+    def __init__(self, spec: TrainSpec, ranks: Ranks, trained: Trained, ledger: Ledger) -> None:
+        from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+
+        self._spec, self._ranks = spec, ranks
+        self._trained, self._ledger = trained, ledger
+        self._thread = ThreadPoolExecutor(1, "checkpoint")
+        self._pending: Future[None] | None = None
+        self._stager = DefaultStager(
+            StagingOptions(
+                use_pinned_memory=spec.use_gpu,
+                use_shared_memory=False,
+                use_async_staging=False,
+                use_non_blocking_copy=False,
+            )
+        )
+        self._stalled_s = 0.0
+
+    def save(self, step: int, about: Mapping[str, Any], *, wait: bool) -> None:
+        """Save `step`; return when it is published (`wait`), or copied.
+
+        Raises `UserError` when the disk is full or read-only, also for the save before.
+        """
+        begun = time.monotonic()
+        self.finish()
+        state, generators = self._trained.state(), read_generators(self._spec.use_gpu)
+        if wait:
+            self._write(step, state, generators, about)
+        else:
+            copy = self._stager.stage(state)
+            self._pending = self._thread.submit(self._write, step, copy, generators, about)
+        self._stalled_s += time.monotonic() - begun
+
+    def stalled(self) -> float:
+        """Seconds for which training waited for saves since this was last asked."""
+        stalled, self._stalled_s = self._stalled_s, 0.0
+        return stalled
+
+    def finish(self) -> None:
+        """Wait for the pending save. Raises what it raised, on all ranks."""
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            pending.result()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the pending save is over and went wrong; `finish` tells how."""
+        pending = self._pending
+        return pending is not None and pending.done() and pending.exception() is not None
+
+    def close(self) -> None:
+        """Wait for what is pending, whatever becomes of it."""
+        self._thread.shutdown(wait=True)
+        self._stager.close()
+
+    def _write(
+        self,
+        step: int,
+        state: dict[str, Any],
+        generators: dict[str, Any],
+        about: Mapping[str, Any],
+    ) -> None:
+        spec, ranks = self._spec, self._ranks
+        unfinished = checkpoints.unfinished_folder(spec.checkpoints, spec.attempt)
+        folder = unfinished / f"checkpoint-{step}"
+        try:
+            ranks.on_first(lambda: folder.mkdir(parents=True, exist_ok=True))
+            self._write_state(folder, state)
+            hashes = ranks.together(lambda: self._write_own(folder, generators))
+            known = {name: digest for part in hashes for name, digest in part.items()}
+            ranks.on_first(lambda: self._publish(folder, step, known, about))
+        # DCP's own error, which carries those of the ranks, is no Exception.
+        except BaseException as error:
+            fault = explain(error, folder)
+            if fault is None:
+                raise
+            raise fault from error
+
+    def _write_state(self, folder: Path, state: dict[str, Any]) -> None:
+        import torch.distributed.checkpoint as dcp
+
+        dcp.save(
+            state,
+            storage_writer=dcp.FileSystemWriter(folder, sync_files=True),
+            process_group=self._ranks.talk,
+        )
+
+    def _write_own(self, folder: Path, generators: dict[str, Any]) -> dict[str, str]:
+        """Write this rank's generators; hash its files and put its ledger on the disk."""
+        import torch
+
+        rank = self._ranks.rank
+        path = folder / _generators_name(rank)
+        torch.save(generators, path)
+        publish.fsync(path)
+        self._ledger.flush()
+        own = [*folder.glob(f"__{rank}_*.distcp"), path]
+        if self._ranks.is_first:
+            own.append(folder / ".metadata")
+        return {file.name: checkpoints.hash_file(file) for file in own}
+
+    def _publish(
+        self, folder: Path, step: int, hashes: dict[str, str], about: Mapping[str, Any]
+    ) -> None:
+        spec = self._spec
+        checkpoints.complete(
+            folder,
+            step=step,
+            attempt=spec.attempt,
+            world_size=self._ranks.world_size,
+            attempts=spec.attempt_dir.parent,
+            hashes=hashes,
+            about={**about, "format": FORMAT},
+        )
+        checkpoints.prune(spec.checkpoints, keep=spec.keep_checkpoints, attempt=spec.attempt)
+
+
+def resume(spec: TrainSpec, ranks: Ranks, trained: Trained) -> checkpoints.Checkpoint | None:
+    """Load the newest complete checkpoint that is intact; None when there is none.
+
+    Rank 0 first removes what broken saves left. A checkpoint whose content changed on the disk is
+    set aside, and the one before is taken.
+    """
+    while (found := ranks.on_first(lambda: _newest(spec))) is not None:
+        damaged = _damaged(found, ranks)
+        if not damaged:
+            _load(found, spec, ranks, trained)
+            return found
+        if ranks.is_first:
+            print(f"{found.path} is damaged ({', '.join(damaged)}): set aside", flush=True)
+            checkpoints.set_aside(found)
+    return None
+
+
+def _damaged(found: checkpoints.Checkpoint, ranks: Ranks) -> list[str]:
+    """Files whose content changed since they were written; each rank reads some of them."""
+    names = sorted(found.manifest()["sha256"])[ranks.rank :: ranks.world_size]
+    parts = ranks.together(lambda: checkpoints.damaged_files(found, names))
+    return [name for part in parts for name in part]
+
+
+def _newest(spec: TrainSpec) -> checkpoints.Checkpoint | None:
+    checkpoints.prune(spec.checkpoints, keep=spec.keep_checkpoints, attempt=spec.attempt)
+    found = checkpoints.newest_complete(spec.checkpoints)
+    if found is not None and found.manifest().get("format") != FORMAT:
+        raise UserError(
+            f"{found.path} was written by another trainer: set {spec.stage}.backend back, or "
+            f"remove {spec.checkpoints} to begin the stage again"
+        )
+    return found
+
+
+def _load(found: checkpoints.Checkpoint, spec: TrainSpec, ranks: Ranks, trained: Trained) -> None:
+    import torch
+    import torch.distributed.checkpoint as dcp
+
+    state = trained.state()
+    dcp.load(state, storage_reader=dcp.FileSystemReader(found.path), process_group=ranks.talk)
+    trained.take(state)
+    path = found.path / _generators_name(ranks.rank)
+    if path.exists():
+        set_generators(torch.load(path, weights_only=True), spec.use_gpu)
+    else:
+        # More ranks than before: those without a past get a generator that nobody else has.
+        seed_generators(spec.seed + found.step * 1_000_003 + ranks.rank)
+
+
+def _generators_name(rank: int) -> str:
+    return f"rank-{rank:04d}.pt"
+
+
+def seed_generators(seed: int) -> None:
+    """Seed every generator that a model may draw from."""
+    import numpy
+    import torch
+
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+    torch.manual_seed(seed)  # CUDA's as well
+
+
+def read_generators(use_gpu: bool) -> dict[str, Any]:
+    """The states of this process's generators, in types that `torch.load` takes as plain data."""
+    import numpy
+    import torch
+
+    state: Any = numpy.random.get_state()
+    name, keys, *rest = state
+    states = {
+        "python": random.getstate(),
+        "numpy": (name, keys.tolist(), *rest),
+        "torch": torch.get_rng_state(),
+    }
+    if use_gpu:
+        states["cuda"] = torch.cuda.get_rng_state()
+    return states
+
+
+def set_generators(states: dict[str, Any], use_gpu: bool) -> None:
+    """Undo `read_generators`."""
+    import numpy
+    import torch
+
+    version, inner, following = states["python"]
+    random.setstate((version, tuple(inner), following))
+    numpy.random.set_state(tuple(states["numpy"]))
+    torch.set_rng_state(states["torch"])
+    if use_gpu:
+        torch.cuda.set_rng_state(states["cuda"])
