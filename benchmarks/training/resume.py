@@ -101,7 +101,7 @@ def is_near_border(run: StageRun) -> bool:
     folder = run.folder / "samples"
     if not folder.exists():
         return False
-    count = len(read_samples(folder))
+    count = len(read_samples(folder))  # complete: it was published whole
     first = run.steps_so_far() * ROWS
     return (first - ROWS) // count != (first + ROWS - 1) // count
 

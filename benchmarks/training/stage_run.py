@@ -38,6 +38,7 @@ class StageRun:
         every: int = 10,
         keep: int = 2,
         precision: str = "fp32",
+        evaluation: dict[str, Any] | None = None,
         **settings: Any,
     ) -> None:
         self.zygote = zygote
@@ -54,6 +55,7 @@ class StageRun:
             "use_gpu": False,
             "checkpoint_every_steps": every,
             "keep_checkpoints": keep,
+            "evaluation": evaluation or {},
             stage: {"backend": backend, **settings},
         }
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from benchmarks.training.tiny_model import write_questions, write_texts, write_t
 from benchmarks.training.zygote import Zygote
 from training import checkpoints
 from training.cluster.job import EXIT_NEVER_AGAIN
+from training.trainers.samples import HELD_OUT_NAME, read_samples
 
 CPT: dict[str, Any] = {"sequence_length": 96, "rows_per_step": 6, "learning_rate": 1e-3}
 SFT: dict[str, Any] = {"rows_per_step": 8, "tokens_per_forward": 160, "learning_rate": 1e-3}
@@ -112,6 +114,48 @@ def test_fine_tuning_learns_what_trl_learns(
         losses[backend] = [step.loss for step in run.metrics()]
     assert losses["fsdp"] == pytest.approx(losses["trl"], abs=2e-4)
     assert losses["fsdp"][-1] < losses["fsdp"][0] - 0.5
+
+
+def test_the_best_weights_on_unseen_text_are_published(
+    zygote: Zygote, base: Path, texts: Path, tmp_path: Path
+) -> None:
+    """A rate that spoils the model: patience ends the stage, the kept weights are its result."""
+    run = cpt(
+        zygote,
+        tmp_path,
+        base,
+        texts,
+        learning_rate=0.5,
+        evaluation={"every_steps": 2, "held_out_share": 0.2, "patience": 3},
+    )
+    run.finish(2)
+    losses = [step.extra["eval_loss"] for step in run.metrics() if "eval_loss" in step.extra]
+    best = losses.index(min(losses))
+    assert run.result["ended_by"] == "patience"
+    assert len(losses) == best + 1 + 3
+    kept = run.folder / "model"
+    assert evaluate(kept, run) == pytest.approx(losses[best], rel=1e-4)
+
+
+def evaluate(folder: Path, run: StageRun) -> float:
+    """The mean loss on the held-out samples, by transformers alone and one document at a time."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    held = read_samples(run.folder / "samples", HELD_OUT_NAME)
+    total, count = 0.0, 0
+    for number in range(len(held)):
+        sample = held[number]
+        starts = [*(sample.positions == 0).nonzero()[0], len(sample.ids)]
+        for first, last in pairwise(starts):
+            if last - first < 2:
+                continue
+            ids = torch.tensor(sample.ids[first:last])[None]
+            with torch.no_grad():
+                total += float(model(input_ids=ids, labels=ids).loss) * (last - first - 1)
+            count += last - first - 1
+    return total / count
 
 
 def test_replaced_ranks_publish_nothing(

@@ -49,7 +49,7 @@ def share_of(
     rows: list[int], samples: Samples, *, tokens_per_forward: int, rank: int, ranks: int
 ) -> Share:
     """The passes of `rank` over `rows`, which all ranks go through together."""
-    lengths = [int(samples.offsets[row + 1] - samples.offsets[row]) for row in rows]
+    lengths = [samples.length(row) for row in rows]
     passes = [
         Pass(groups[rank], [rows[place] for place in groups[rank]])
         for groups in split_among_ranks(lengths, tokens_per_forward, ranks)

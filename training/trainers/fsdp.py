@@ -83,7 +83,8 @@ class Run:
         self.spec, self.ranks, self.stop = spec, ranks, stop
         self.tokenizer = load_tokenizer(spec.parent)
         folder = ranks.on_first(lambda: prepare_samples(spec, self.tokenizer))
-        self.samples, self.held = read_samples(folder), read_samples(folder, HELD_OUT_NAME)
+        self.samples = read_samples(folder)
+        self.held = read_samples(folder, HELD_OUT_NAME) if spec.evaluates else None
         self.order = SampleOrder(len(self.samples), spec.seed)
         self.schedule = schedule_of(spec, self.samples)
         self.trained = make_trained(spec, ranks, self.schedule)
@@ -112,6 +113,7 @@ class Run:
         self.tokens = 0
         self.last: dict[str, float] = {}
         self._since = time.monotonic()
+        self._step_s = 0.0
 
     def to_the_end(self) -> StageOutcome | None:
         """All steps that are left; None when it was stopped before."""
@@ -129,7 +131,7 @@ class Run:
                 ended_by = "patience" if self.has_lost_patience() else "hours"
                 last = step
                 break
-            if self.saves.is_due(step, time.monotonic() - self._since):
+            if self.saves.is_due(step, self._step_s):
                 self.save(step, wait=not self.schedule.async_save)
         self.beat.section(Section.CHECKPOINT)
         self.saver.finish()
@@ -150,8 +152,8 @@ class Run:
             )
         norm = self.update(self.schedule.rate(step))
         self.ledger.trained(step, share.places, share.samples)
-        if self.spec.evaluates and step % self.spec.evaluation.every_steps == 0:
-            self.evaluate()
+        if self.held is not None and step % self.spec.evaluation.every_steps == 0:
+            self.evaluate(self.held)
         self.report(step, chosen, agreed.loss, norm)
         if agreed.save_failed:
             self.saver.finish()
@@ -220,17 +222,17 @@ class Run:
         optimizer.zero_grad()
         return float(norm.full_tensor())
 
-    def evaluate(self) -> None:
-        """Add the loss on the held-out samples to those before; keep the best weights."""
+    def evaluate(self, held: Samples) -> None:
+        """Add the loss on samples not trained on to those before; keep the best weights."""
         import torch
 
         self.beat.section(Section.EVALUATION)
-        share = self.share(list(range(len(self.held))), self.held)
+        share = self.share(list(range(len(held))), held)
         total = torch.zeros((), device=self.ranks.device)
         self.trained.model.eval()
         with torch.no_grad():
             for part in share.passes:
-                total += self.summed_loss(part, self.held)
+                total += self.summed_loss(part, held)
         self.trained.model.train()
         self.eval_losses.append(self.agree(total).loss / max(1, share.learned))
         if self.spec.keeps_best and evaluations_without_gain(self.eval_losses) == 0:
@@ -249,9 +251,10 @@ class Run:
         extra = {}
         if stalled := self.saver.stalled():
             extra["save_stall_s"] = stalled
-        if self.spec.evaluates and step % self.spec.evaluation.every_steps == 0:
+        if self.held is not None and step % self.spec.evaluation.every_steps == 0:
             extra["eval_loss"] = self.eval_losses[-1]
         now = time.monotonic()
+        self._step_s, self._since = now - self._since, now
         figures = metrics.StepMetrics(
             stage=self.spec.stage,
             attempt=self.spec.attempt,
@@ -261,11 +264,10 @@ class Run:
             loss=loss,
             learning_rate=self.schedule.rate(step),
             grad_norm=norm,
-            tokens=sum(int(self.samples.lengths[row]) for row in rows),
-            seconds=now - self._since,
+            tokens=sum(self.samples.length(row) for row in rows),
+            seconds=self._step_s,
             extra=extra,
         )
-        self._since = now
         self.tokens += figures.tokens
         self.last = {"loss": loss, **extra}
         if self.ranks.is_first:

@@ -64,6 +64,10 @@ class Samples:
         """Tokens of each sample."""
         return np.diff(self.offsets)
 
+    def length(self, number: int) -> int:
+        """Tokens of one sample."""
+        return int(self.offsets[number + 1] - self.offsets[number])
+
     def __getitem__(self, number: int) -> Sample:
         part = slice(int(self.offsets[number]), int(self.offsets[number + 1]))
         ids, flags = self.ids[part].astype(np.int64), self.flags[part]
