@@ -7,6 +7,7 @@ APT_TOOLS := iverilog bubblewrap yosys
 APT_OCR := tesseract-ocr tesseract-ocr-osd
 APT_DOCS := yosys-doc ngspice-doc
 APT_SLURM := slurmctld slurmd slurm-client munge
+APT_LINT := shellcheck
 APT_BROWSER := chromium
 
 .DEFAULT_GOAL := help
@@ -34,7 +35,7 @@ browse: setup ## look at the corpus of WORKSPACE in a browser; prints the addres
 	@$(PY) -m corpus.browser --workspace $(WORKSPACE)
 
 test: setup ## everything that CI runs: lint, types, tests
-	@deploy/setup apt $(APT_TOOLS) $(APT_OCR) $(APT_SLURM) $(APT_BROWSER) yosys-doc
+	@deploy/setup apt $(APT_TOOLS) $(APT_OCR) $(APT_SLURM) $(APT_LINT) $(APT_BROWSER) yosys-doc
 	@$(MAKE) --no-print-directory lint types unit
 
 lint: setup

@@ -26,7 +26,7 @@ from training.base_model import hash_model, resolve_base_model
 from training.cluster.blacklist import Blacklist
 from training.cluster.job import Job, Launcher
 from training.cluster.recovery import Limits
-from training.cluster.render import SlurmOptions
+from training.cluster.render import SlurmOptions, write_script
 from training.data.splits import TRAIN, VALIDATION
 from training.data.views import view_file
 from training.external.installed import module_cure
@@ -419,8 +419,7 @@ class JobMaker:
 
     def __call__(self, attempt: int, exclude_nodes: tuple[str, ...], nodes: int) -> Job:
         """`nodes` is 0 for the configured number."""
-        config, stage = self._config, self._stage
-        attempt_dir = stage.attempt(attempt).resolve()
+        attempt_dir = self._stage.attempt(attempt).resolve()
         spec_file = attempt_dir / "spec.json"
         if not spec_file.exists():
             attempt_dir.mkdir(parents=True, exist_ok=True)
@@ -428,9 +427,23 @@ class JobMaker:
             if spec.backend == "external":
                 self._prepare(spec, attempt_dir / EXTERNAL_NAME, nodes)
             publish.write_text(spec_file, spec.model_dump_json(indent=2) + "\n")
+        return self._job(attempt, exclude_nodes, nodes)
+
+    def dry_run_slurm(self, target: Path) -> Path:
+        """Write the first attempt's specification and batch script into `target`; the script."""
+        publish.write_text(target / "spec.json", self._spec(1, 0).model_dump_json(indent=2) + "\n")
+        return write_script(self._job(1, (), 0), self._config.slurm, target)
+
+    def _job(self, attempt: int, exclude_nodes: tuple[str, ...], nodes: int) -> Job:
+        config, stage = self._config, self._stage
+        attempt_dir = stage.attempt(attempt).resolve()
         return Job(
             key=f"dsm-{self._folder.name}-{stage.stage}-{attempt}",
-            command=("-m", trainer_module(config, stage.stage), str(spec_file)),
+            command=(
+                "-m",
+                trainer_module(config, stage.stage),
+                str(attempt_dir / "spec.json"),
+            ),
             attempt_dir=attempt_dir,
             nodes=nodes or config.nodes,
             processes_per_node=config.processes_per_node,
@@ -558,7 +571,11 @@ def check_stage(config: TrainConfig, stage: StageName, base: Path) -> None:
 
 
 def preview(config: TrainConfig) -> str:
-    """What a run would do. Writes the configuration of external programs for looking at it."""
+    """What a run would do.
+
+    For looking at, it writes batch scripts and the configuration of external programs into
+    `<stage>/dry-run/`, as the first attempt would have them.
+    """
     planned = plan(config)
     if planned.published is not None:
         return f"nothing to do: already published in {planned.folder.final}"
@@ -571,10 +588,14 @@ def preview(config: TrainConfig) -> str:
         degrees = {key: value for key, value in layout if value not in (1, "none")}
         lines.append(f"{name}: {config.demand(name).backend}, {layout.ranks} rank(s), {degrees}")
         stage = planned.folder.stage(name)
+        maker = JobMaker(config, planned.folder, stage, parent, planned.base)
+        target = stage.root / "dry-run"
         if config.demand(name).backend == "external":
-            maker = JobMaker(config, planned.folder, stage, parent, planned.base)
             rows = view_file(dataset, view_of(config, name), TRAIN)
-            lines.append(f"{name}: written to {maker.dry_run(stage.root / 'dry-run', rows)}")
+            lines.append(f"{name}: written to {maker.dry_run(target, rows)}")
+        if config.launcher == "slurm":
+            script = maker.dry_run_slurm(target)
+            lines.append(f"{name}: batch script {script}, told {target / 'spec.json'}")
         parent = stage.model
     return "\n".join(lines)
 

@@ -23,8 +23,9 @@ from tiny_training import question, tiny_config, weights_hash, write_dataset, wr
 from training.goodput import Bucket, account_run
 from training.metrics import read_metrics
 from training.supervise import TrainingStoppedError, TrainProgress
-from training.train import TrainConfig, plan, train
+from training.train import TrainConfig, plan, preview, train
 from training.trainers.settings import DpoSettings, EvaluationSettings, RlvrSettings
+from training.trainers.spec import TrainSpec
 from workspace import registry
 from workspace.errors import MissingInputError, UserError, WorkspaceBusyError
 from workspace.locking import stage_lock
@@ -260,6 +261,18 @@ def test_a_named_run_refuses_other_settings(base: Path, tmp_path: Path) -> None:
     other = config.model_copy(update={"seed": 1})
     with pytest.raises(UserError, match="started with other settings"):
         train(other)
+
+
+def test_a_dry_run_on_slurm_writes_what_would_be_submitted(base: Path, tmp_path: Path) -> None:
+    config = tiny_config(new_workspace(tmp_path), base, steps=4, launcher="slurm", nodes=2)
+    text = preview(config)
+    stage = plan(config).folder.stage("sft")
+    script, told = stage.root / "dry-run" / "job.sbatch", stage.root / "dry-run" / "spec.json"
+    assert str(script) in text and str(told) in text
+    assert "#SBATCH --nodes=2\n" in script.read_text()
+    spec = TrainSpec.model_validate_json(told.read_text())
+    assert spec.attempt_dir == stage.attempt(1).resolve()
+    assert not stage.attempts.exists() and plan(config).folder.read_record() is None
 
 
 def test_key_follows_what_changes_the_weights(base: Path, tmp_path: Path) -> None:

@@ -607,7 +607,7 @@ def _end_step(step: subprocess.Popen[bytes]) -> None:
 def agent_command(chosen: argparse.Namespace) -> list[str]:
     """What every agent runs."""
     return [
-        sys.executable, "-m", "training.cluster.node_agent",
+        *(chosen.agent_word or [sys.executable]), "-m", "training.cluster.node_agent",
         "--attempt-dir", str(chosen.attempt_dir), "--processes", str(chosen.processes),
         "--", *chosen.command,
     ]  # fmt: skip
@@ -621,7 +621,7 @@ def srun_command(chosen: argparse.Namespace, nodes: int) -> list[str]:
     return [
         "srun", "--export=ALL", "--mpi=none", "--no-kill", "--kill-on-bad-exit=0", "--label",
         f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1",
-        f"--cpus-per-task={chosen.cpus}", *agent_command(chosen),
+        f"--cpus-per-task={chosen.cpus}", *chosen.srun_option, *agent_command(chosen),
     ]  # fmt: skip
 
 
@@ -680,6 +680,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--restarts", type=int, default=0)
     parser.add_argument("--checkpoints", type=Path)
     parser.add_argument("--sections", default="{}", help="SectionLimits as JSON")
+    parser.add_argument("--srun-option", action="append", default=[], help="for the agents' step")
+    parser.add_argument(
+        "--agent-word",
+        action="append",
+        default=[],
+        help="the words that start Python for an agent, such as those of a container's runtime",
+    )
     parser.add_argument("command", nargs="+")
     return parser.parse_args(arguments)
 

@@ -8,7 +8,7 @@ The job's environment is written into the script, because `sbatch --export=NAME=
 at commas. Every value passes through `bash_quote`, every directive through `sbatch_quote`; both
 are tested by running real bash and a real sbatch on hostile strings.
 
-Not covered: heterogeneous jobs, arrays, containers.
+Not covered: heterogeneous jobs, arrays.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from training.cluster.container import ContainerOptions, agent_words, srun_options, variables
 from training.cluster.job import STOP_FILE, Job
 from training.cluster.local import ENVIRONMENT
 from training.cluster.marks import MARK
@@ -32,6 +33,7 @@ SCRIPT_NAME = "job.sbatch"
 SPEC_NAME = "job.json"
 NODES_NAME = "nodes.txt"
 STARTED_NAME = "started.json"
+SEGMENT_SINCE = (24, 5)
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -42,6 +44,7 @@ _BASH_OWN = re.compile(
     r"|OPTIND|OPTERR|POSIXLY_CORRECT"
 )
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]*")
 _DIRECTIVE = re.compile(r"--[a-z][a-z0-9-]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
@@ -117,6 +120,40 @@ class SlurmOptions(StageConfig):
         description="seconds that a cancelled job has to save before it is killed",
         affects_output=False,
     )
+    modules: tuple[str, ...] = setting(
+        (),
+        position=15,
+        description="environment modules to load before the setup lines, e.g. cuda/12.8",
+        affects_output=False,
+    )
+    switches: int = setting(
+        0,
+        position=16,
+        ge=0,
+        description="most leaf switches that the nodes may hang on (topology/tree; 0: any)",
+        affects_output=False,
+    )
+    switches_wait_s: int = setting(
+        0,
+        position=17,
+        ge=0,
+        description="seconds to wait for so few switches (0: as long as the site allows)",
+        affects_output=False,
+    )
+    segment: int = setting(
+        0,
+        position=18,
+        ge=0,
+        description="nodes in a row of one block, such as an NVLink domain (topology/block, Slurm "
+        "24.05 and newer; must divide the job's nodes; 0: any)",
+        affects_output=False,
+    )
+    container: ContainerOptions = setting(
+        ContainerOptions(),
+        position=19,
+        description="what the ranks run in",
+        affects_output=False,
+    )
 
 
 def render(job: Job, options: SlurmOptions) -> str:
@@ -131,13 +168,16 @@ def render(job: Job, options: SlurmOptions) -> str:
     )
     text = environment.get_template("train.sbatch.j2").render(
         directives=_directives(job, options),
-        environment={name: bash_quote(value) for name, value in _environment(job).items()},
+        environment={name: bash_quote(value) for name, value in _environment(job, options).items()},
         attempt_dir=bash_quote(str(job.attempt_dir)),
         python=bash_quote(options.python or sys.executable),
         command=" ".join(bash_quote(part) for part in job.command),
         sections=bash_quote(job.sections.model_dump_json()),
         checkpoints=bash_quote(str(job.checkpoints)) if job.checkpoints else "",
+        modules=[_module(name) for name in options.modules],
         setup=options.setup,
+        srun_options=[bash_quote(word) for word in srun_options(options.container, job)],
+        agent_words=[bash_quote(word) for word in agent_words(options.container, job)],
         stop_file=STOP_FILE,
         job=job,
     )
@@ -146,12 +186,22 @@ def render(job: Job, options: SlurmOptions) -> str:
     return text
 
 
-def write_script(job: Job, options: SlurmOptions) -> Path:
-    """Write script and resolved spec into the attempt folder; returns the script's path.
+def check_version(options: SlurmOptions, version: tuple[int, int]) -> None:
+    """Raise `UserError` for options that the cluster's Slurm does not know yet."""
+    if options.segment and version < SEGMENT_SINCE:
+        raise UserError(
+            f"slurm.segment needs Slurm {SEGMENT_SINCE[0]}.{SEGMENT_SINCE[1]:02d}, this cluster "
+            f"runs {version[0]}.{version[1]:02d}: use slurm.switches"
+        )
+
+
+def write_script(job: Job, options: SlurmOptions, folder: Path | None = None) -> Path:
+    """Write script and resolved spec into the attempt's folder, or another; the script's path.
 
     Both are readable by their owner alone: the environment may hold tokens.
     """
-    script = job.attempt_dir / SCRIPT_NAME
+    target = folder or job.attempt_dir
+    script = target / SCRIPT_NAME
     spec = {
         **asdict(job),
         "attempt_dir": str(job.attempt_dir),
@@ -159,7 +209,7 @@ def write_script(job: Job, options: SlurmOptions) -> Path:
         "sections": job.sections.model_dump(mode="json"),
         "slurm": options.model_dump(mode="json"),
     }
-    _write_private(job.attempt_dir / SPEC_NAME, json.dumps(spec, indent=2, sort_keys=True) + "\n")
+    _write_private(target / SPEC_NAME, json.dumps(spec, indent=2, sort_keys=True) + "\n")
     _write_private(script, render(job, options))
     return script
 
@@ -190,11 +240,12 @@ def sbatch_quote(value: str) -> str:
     return f'"{escaped}"'
 
 
-def _environment(job: Job) -> dict[str, str]:
+def _environment(job: Job, options: SlurmOptions) -> dict[str, str]:
     """What the ranks get beside the submitter's own environment, which sbatch passes on."""
     chosen = {
         **ENVIRONMENT,
         "OMP_NUM_THREADS": str(job.cpus_per_process),
+        **variables(options.container),
         **job.environment,
         MARK: str(job.attempt_dir),
     }
@@ -225,6 +276,8 @@ def _directives(job: Job, options: SlurmOptions) -> list[str]:
         "gres": gres,
         "mem": options.mem,
         "exclude": ",".join(job.exclude_nodes),
+        "switches": _switches(options),
+        "segment": str(_segment(options, job) or ""),
     }
     lines = [f"--{name}={sbatch_quote(value)}" for name, value in named.items() if value]
     lines.append("--requeue" if options.requeue else "--no-requeue")
@@ -233,6 +286,30 @@ def _directives(job: Job, options: SlurmOptions) -> list[str]:
     if options.exclusive:
         lines.append("--exclusive")
     return lines + [_extra(option) for option in options.extra]
+
+
+def _switches(options: SlurmOptions) -> str:
+    if not options.switches or not options.switches_wait_s:
+        return str(options.switches or "")
+    seconds = options.switches_wait_s
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{options.switches}@{clock}"
+
+
+def _segment(options: SlurmOptions, job: Job) -> int:
+    nodes = job.nodes + job.spares
+    if options.segment and nodes % options.segment:
+        raise UserError(
+            f"slurm.segment is {options.segment}, which does not divide the job's {nodes} nodes "
+            "(spares included)"
+        )
+    return options.segment
+
+
+def _module(name: str) -> str:
+    if not _MODULE.fullmatch(name):
+        raise UserError(f"slurm.modules: {name!r} cannot be the name of a module")
+    return name
 
 
 def _extra(option: str) -> str:

@@ -39,7 +39,7 @@ from training.cluster.job import (
 )
 from training.cluster.local import EXIT_NAME, HANDLE_NAME
 from training.cluster.recovery import Cause
-from training.cluster.render import NODES_NAME, SlurmOptions, write_script
+from training.cluster.render import NODES_NAME, SlurmOptions, check_version, write_script
 from training.cluster.slurm_client import SlurmClient
 from training.cluster.slurm_output import JobInfo
 from workspace import publish
@@ -125,6 +125,8 @@ class SlurmLauncher:
                     "that one until this attempt has ended"
                 )
             return known
+        if self.options.segment:
+            check_version(self.options, self.client.version())
         script = write_script(job, self.options)
         job_id = self.find(job) or self._submit(job, script)
         handle = JobHandle(key=job.key, launcher=self.name, job_id=job_id)
