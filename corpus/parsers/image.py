@@ -28,7 +28,16 @@ from corpus.parsed import (
     ParseOptions,
     Unreadable,
 )
-from corpus.parsers.pdf_raw import PageFiles, RawImage, RawOutline, RawPage, RawTable
+from corpus.parsers.pdf_raw import (
+    AS_SHOWN,
+    PageFiles,
+    Pose,
+    RawImage,
+    RawOutline,
+    RawPage,
+    RawTable,
+)
+from corpus.parsers.skew import straighten
 from corpus.parsers.table_grid import Word
 
 DEFAULT_DPI: Final = 96.0
@@ -66,15 +75,14 @@ class ImageDocument:
     def close(self) -> None:
         self._image.close()
 
-    def read_page(self, page: int, files: PageFiles, turn: int = 0) -> RawPage:
-        """One frame, turned by `turn`. Raises `Unreadable` (too_large) and what Pillow raises."""
+    def read_page(self, page: int, files: PageFiles, pose: Pose = AS_SHOWN) -> RawPage:
+        """One frame, laid upright. Raises `Unreadable` (too_large) and what Pillow raises."""
         shown, dpi = self._frame(page)
         width_pt, height_pt = shown.width * 72 / dpi, shown.height * 72 / dpi
         fitted, fitted_dpi, flags = self._fit(shown, dpi)
-        if turn:
-            fitted = fitted.rotate(-turn, expand=True)
-            if turn % 180:
-                width_pt, height_pt = height_pt, width_pt
+        fitted = _laid(fitted, pose)
+        if pose.turn % 180:
+            width_pt, height_pt = height_pt, width_pt
         png = _encode(fitted)
         files.put_page_png(page, png)
         picture, size = png, fitted.size
@@ -100,7 +108,7 @@ class ImageDocument:
         grey = _on_white(shown).convert("L")
         return grey if size == shown.size else grey.resize(size, pillow.Resampling.LANCZOS)
 
-    def find_tables(self, page: int, words: Sequence[Word], turn: int) -> tuple[RawTable, ...]:
+    def find_tables(self, page: int, words: Sequence[Word], pose: Pose) -> tuple[RawTable, ...]:
         """Tables among OCR words, where PyMuPDF is in use."""
         if self._options.pdf_backend != "pymupdf":
             return ()
@@ -109,10 +117,10 @@ class ImageDocument:
 
         shown, dpi = self._frame(page)
         fitted, fitted_dpi, _ = self._fit(shown, dpi)
-        turned = fitted.rotate(-turn, expand=True) if turn else fitted
-        size = turned.width * 72 / fitted_dpi, turned.height * 72 / fitted_dpi
+        laid = _laid(fitted, pose)
+        size = laid.width * 72 / fitted_dpi, laid.height * 72 / fitted_dpi
         mode = self._options.table_detection
-        return find_tables_on_scan(load(), _encode(turned), *size, words, mode)
+        return find_tables_on_scan(load(), _encode(laid), *size, words, mode)
 
     def _frame(self, page: int) -> tuple[Image, float]:
         """A decoded frame as shown and its resolution; the last one is kept."""
@@ -148,6 +156,13 @@ def _on_white(image: Image) -> Image:
         return image
     layer = image.convert("RGBA")
     return pillow.alpha_composite(pillow.new("RGBA", layer.size, "white"), layer)
+
+
+def _laid(image: Image, pose: Pose) -> Image:
+    if pose.skew:
+        shown = _on_white(image)
+        image = straighten(shown.convert("L" if shown.mode in ("1", "L") else "RGB"), pose.skew)
+    return image.rotate(-pose.turn, expand=True) if pose.turn else image
 
 
 def _encode(image: Image) -> bytes:

@@ -1,16 +1,18 @@
-"""OCR of one picture: orientation, Tesseract, and RapidOCR where Tesseract is not convincing.
+"""OCR of one picture: skew, orientation, Tesseract, and RapidOCR where Tesseract is not convincing.
 
     reading = recognise(picture, dpi, engines(options))
 
-The picture is read as it lies; when that convinces (mean confidence, horizontal words, letters that
-make up words) nothing more is done, which is the case for most scans. Otherwise Tesseract's
-orientation model is asked, or, where it cannot tell, the other three directions are tried, and at
-last the second engine. The most worthwhile reading wins.
+The picture is made straight (a page 2 degrees askew came out of Tesseract in pieces, with 57 % of
+its characters wrong or misplaced) and read as it lies; when that convinces (mean confidence,
+horizontal words, letters that make up words) nothing more is done, as for most scans. Otherwise
+Tesseract's orientation model is asked, or, where it cannot tell, the other three directions are
+tried, and at last the second engine. The most worthwhile reading wins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from PIL import Image as pillow
@@ -20,6 +22,7 @@ from corpus.parsed import ParseOptions
 from corpus.parsers import ocr_rapidocr, ocr_tesseract
 from corpus.parsers.ocr_lines import OcrEngine, Reading
 from corpus.parsers.ocr_setup import ENGINES
+from corpus.parsers.skew import find_skew, straighten
 
 # Another direction or engine must be this much better than what is already there.
 MARGIN: Final = 1.2
@@ -41,15 +44,19 @@ def engines(options: ParseOptions) -> list[OcrEngine]:
     return made
 
 
-def recognise(picture: Image, dpi: int, readers: Sequence[OcrEngine]) -> Reading:
-    """The best reading of a picture. Raises `OcrError`."""
+def recognise(
+    picture: Image, dpi: int, readers: Sequence[OcrEngine], *, askew: bool = True
+) -> Reading:
+    """The best reading of a picture, which lies straight unless `askew`. Raises `OcrError`."""
     grey = picture.convert("L")
+    skew = find_skew(grey) if askew else 0.0
+    grey = straighten(grey, skew)
     first, *others = readers
     best = _read_upright(grey, dpi, first)
     for engine in others:
         if not best.is_convincing:
             best = _better(best, _read(grey, dpi, engine, best.turn))
-    return best
+    return replace(best, skew=skew)
 
 
 def _read_upright(picture: Image, dpi: int, engine: OcrEngine) -> Reading:

@@ -62,11 +62,12 @@ class OcrEngine(Protocol):
 
 @dataclass(frozen=True)
 class Reading:
-    """One engine's result on the picture turned clockwise by `turn` degrees."""
+    """One engine's result on the picture turned clockwise by `turn`, then by `skew` degrees."""
 
     lines: tuple[OcrLine, ...]
     turn: int
     engine: str
+    skew: float = 0.0
 
     @property
     def text(self) -> str:

@@ -1,11 +1,11 @@
 """OCR as a step of the page ladder: a page as read -> the same page with recognised lines.
 
 In: an open document and a page that its backend has read. Out: the page with OCR lines in points,
-turned upright when it lay sideways or upside down (its picture, too), with tables found among them
-where the backend can. Flags: `ocr`, `ocr_garbled` or `ocr_poor_layer` (why its own text was
-replaced), `rotated_scan_90` (degrees clockwise that it was turned), `ocr_low_confidence`,
-`ocr_unavailable` (wanted, but no engine is installed), `ocr_no_text` (nothing better was found)
-and `blank`.
+laid upright when it lay sideways, upside down or askew (its picture, too), with tables found among
+them where the backend can. Flags: `ocr`, `ocr_garbled` or `ocr_poor_layer` (why its own text was
+replaced), `rotated_scan_90` and `straightened_1.5` (degrees clockwise that it was turned),
+`ocr_low_confidence`, `ocr_unavailable` (wanted, but no engine is installed), `ocr_no_text` (nothing
+better was found) and `blank`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,16 @@ from corpus.parsers.ocr_need import (
 )
 from corpus.parsers.page_furniture import page_lines
 from corpus.parsers.page_size import fit_dpi
-from corpus.parsers.pdf_raw import PageFiles, PdfDocument, RawBlock, RawImage, RawLine, RawPage
+from corpus.parsers.pdf_raw import (
+    AS_SHOWN,
+    PageFiles,
+    PdfDocument,
+    Pose,
+    RawBlock,
+    RawImage,
+    RawLine,
+    RawPage,
+)
 from corpus.parsers.table_grid import Word
 from corpus.parsers.text_quality import readable_letters
 from corpus.step_clock import CLOCK
@@ -68,7 +77,8 @@ def with_ocr(
     )
     try:
         with CLOCK.measure("ocr"):
-            reading = recognise(document.render(page.page, dpi), dpi, engines(options))
+            picture = document.render(page.page, dpi)
+            reading = recognise(picture, dpi, engines(options), askew=_is_scan(page))
     except (OcrError, UserError) as error:  # UserError: Tesseract does not even state its version
         return replace(
             page,
@@ -79,13 +89,19 @@ def with_ocr(
         )
     if not _is_improvement(page, reading, reason):
         return _flagged(page, "ocr_no_text")
-    if reading.turn:
-        page = document.read_page(page.page, files, reading.turn)
+    pose = Pose(reading.turn, reading.skew)
+    if pose != AS_SHOWN:
+        page = document.read_page(page.page, files, pose)
     return _with_reading(document, page, reading, reason, 72 / dpi)
 
 
 def _is_blank(document: PdfDocument, page: RawPage) -> bool:
     return not page_lines(page) and ink_share(document.render(page.page, INK_DPI)) < MIN_INK
+
+
+def _is_scan(page: RawPage) -> bool:
+    """Whether the page is one picture; what is typeset lies straight."""
+    return picture_share(page) >= WHOLE_PAGE or any(i.kind == "frame" for i in page.images)
 
 
 def _flagged(page: RawPage, *flags: str) -> RawPage:
@@ -122,9 +138,11 @@ def _with_reading(
         for word in line.words
     ]
     with CLOCK.measure("tables"):
-        tables = document.find_tables(page.page, words, reading.turn)
+        pose = Pose(reading.turn, reading.skew)
+        tables = document.find_tables(page.page, words, pose)
     why = () if reason in ("no_text", "forced") else (f"ocr_{reason}",)
     turned = (f"rotated_scan_{reading.turn}",) if reading.turn else ()
+    straight = (f"straightened_{reading.skew:g}",) if reading.skew else ()
     low = ("ocr_low_confidence",) if reading.confidence < LOW_CONFIDENCE else ()
     return replace(
         page,
@@ -132,7 +150,7 @@ def _with_reading(
         images=_without_scan(page),
         tables=tables,
         ocr_engine=reading.engine,
-        flags=(*page.flags, "ocr", *why, *turned, *low),
+        flags=(*page.flags, "ocr", *why, *turned, *straight, *low),
     )
 
 

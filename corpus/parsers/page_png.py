@@ -14,6 +14,9 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL.Image import frombuffer
+
+from corpus.parsers.skew import straighten
 
 _SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 _GREY: Final = 0
@@ -21,8 +24,13 @@ _RGB: Final = 2
 _LEVEL: Final = 3
 
 
-def encode_page(samples: bytes | memoryview, width: int, height: int) -> bytes:
-    """`samples` are rows of 8-bit red, green and blue from the top; grey where all agree."""
+def encode_page(samples: bytes | memoryview, width: int, height: int, skew: float = 0.0) -> bytes:
+    """`samples` are rows of 8-bit red, green and blue from the top; grey where all agree.
+
+    The picture is turned clockwise by `skew` degrees (`corpus.parsers.skew`).
+    """
+    if skew:
+        samples = straighten(frombuffer("RGB", (width, height), bytes(samples)), skew).tobytes()
     pixels: NDArray[np.uint8] = np.frombuffer(samples, np.uint8).reshape(height, width, 3)
     red, green, blue = pixels[..., 0], pixels[..., 1], pixels[..., 2]
     if np.array_equal(red, green) and np.array_equal(green, blue):

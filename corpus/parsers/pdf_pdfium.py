@@ -23,8 +23,10 @@ from corpus.parsers.line_blocks import group_lines
 from corpus.parsers.page_png import encode_page
 from corpus.parsers.page_size import fit_dpi
 from corpus.parsers.pdf_raw import (
+    AS_SHOWN,
     Bookmark,
     PageFiles,
+    Pose,
     RawImage,
     RawLine,
     RawOutline,
@@ -64,18 +66,18 @@ class PdfiumDocument:
     def close(self) -> None:
         self._document.close()
 
-    def read_page(self, page: int, files: PageFiles, turn: int = 0) -> RawPage:
-        """One page, turned by `turn`; raises `PdfiumError` when it cannot be loaded."""
+    def read_page(self, page: int, files: PageFiles, pose: Pose = AS_SHOWN) -> RawPage:
+        """One page, laid upright; raises `PdfiumError` when it cannot be loaded."""
         loaded = self._document[page - 1]
         try:
             rotation = int(loaded.get_rotation())
-            loaded.set_rotation((rotation + turn) % 360)
+            loaded.set_rotation((rotation + pose.turn) % 360)
             width, height = loaded.get_size()
             place = _Placement(loaded, width, height)
             with CLOCK.measure("text"):
                 lines = _Lines(loaded, place).read()
             with CLOCK.measure("render"):
-                png, dpi = self._render(loaded, width, height)
+                png, dpi = self._render(loaded, width, height, pose.skew)
             files.put_page_png(page, png)
             with CLOCK.measure("images"):
                 pictures, n_tiny, flags = self._pictures(loaded, place, files)
@@ -105,14 +107,14 @@ class PdfiumDocument:
         finally:
             loaded.close()
 
-    def find_tables(self, page: int, words: Sequence[Word], turn: int) -> tuple[RawTable, ...]:
+    def find_tables(self, page: int, words: Sequence[Word], pose: Pose) -> tuple[RawTable, ...]:
         """None: this backend has no search for tables."""
         return ()
 
-    def _render(self, page: Any, width: float, height: float) -> tuple[bytes, float]:
+    def _render(self, page: Any, width: float, height: float, skew: float) -> tuple[bytes, float]:
         dpi = fit_dpi(width, height, self._options.page_dpi, self._options.max_page_pixels)
         drawn = page.render(scale=dpi / 72).to_pil().convert("RGB")
-        return encode_page(drawn.tobytes(), drawn.width, drawn.height), dpi
+        return encode_page(drawn.tobytes(), drawn.width, drawn.height, skew), dpi
 
     def _pictures(
         self, page: Any, place: _Placement, files: PageFiles

@@ -27,8 +27,10 @@ from corpus.parsers.page_size import fit_dpi
 from corpus.parsers.pdf_pymupdf_characters import speed_up
 from corpus.parsers.pdf_pymupdf_scans import find_tables_on_scan
 from corpus.parsers.pdf_raw import (
+    AS_SHOWN,
     Bookmark,
     PageFiles,
+    Pose,
     RawBlock,
     RawLine,
     RawOutline,
@@ -90,17 +92,17 @@ class PymupdfDocument:
         # MuPDF keeps up to 256 MB of decoded pictures, also those of closed documents.
         self._pymupdf.TOOLS.store_shrink(100)
 
-    def read_page(self, page: int, files: PageFiles, turn: int = 0) -> RawPage:
-        """One page, turned by `turn`; raises whatever MuPDF raises when it cannot be read."""
+    def read_page(self, page: int, files: PageFiles, pose: Pose = AS_SHOWN) -> RawPage:
+        """One page, laid upright; raises whatever MuPDF raises when it cannot be read."""
         loaded = self._document.load_page(page - 1)
         rotation = int(loaded.rotation)
-        if turn:
-            loaded.set_rotation((rotation + turn) % 360)
+        if pose.turn:
+            loaded.set_rotation((rotation + pose.turn) % 360)
         shown = loaded.rect
         with CLOCK.measure("text"):
             blocks = _read_blocks(self._pymupdf, loaded)
         with CLOCK.measure("render"):
-            png, dpi, flags = self._render(loaded)
+            png, dpi, flags = self._render(loaded, pose.skew)
         files.put_page_png(page, png)
         drawings = loaded.get_cdrawings()
         with CLOCK.measure("images"):
@@ -133,12 +135,12 @@ class PymupdfDocument:
         )
         return frombuffer("L", (pixmap.width, pixmap.height), bytes(pixmap.samples))
 
-    def find_tables(self, page: int, words: Sequence[Word], turn: int) -> tuple[RawTable, ...]:
+    def find_tables(self, page: int, words: Sequence[Word], pose: Pose) -> tuple[RawTable, ...]:
         """Tables among OCR words, on a copy of the page that shows its picture alone."""
         loaded = self._document.load_page(page - 1)
-        if turn:
-            loaded.set_rotation((int(loaded.rotation) + turn) % 360)
-        png = self._render(loaded)[0]
+        if pose.turn:
+            loaded.set_rotation((int(loaded.rotation) + pose.turn) % 360)
+        png = self._render(loaded, pose.skew)[0]
         width, height = float(loaded.rect.width), float(loaded.rect.height)
         return find_tables_on_scan(
             self._pymupdf, png, width, height, words, self._options.table_detection
@@ -153,14 +155,14 @@ class PymupdfDocument:
         mode = "fast" if len(drawings) > MAX_DRAWINGS else self._options.table_detection
         return tables.find_tables(page, blocks, mode, drawings)
 
-    def _render(self, page: Any) -> tuple[bytes, int, list[str]]:
+    def _render(self, page: Any, skew: float) -> tuple[bytes, int, list[str]]:
         dpi = fit_dpi(
             page.rect.width, page.rect.height, self._options.page_dpi, self._options.max_page_pixels
         )
         flags = ["low_resolution"] if dpi < self._options.page_dpi else []
         scale = dpi / 72
         pixmap = page.get_pixmap(matrix=self._pymupdf.Matrix(scale, scale), alpha=False)
-        png = encode_page(pixmap.samples_mv, pixmap.width, pixmap.height)
+        png = encode_page(pixmap.samples_mv, pixmap.width, pixmap.height, skew)
         return png, round(dpi), flags
 
 

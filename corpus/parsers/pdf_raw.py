@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from PIL.Image import Image
 
@@ -134,6 +134,16 @@ class RawOutline:
         )
 
 
+class Pose(NamedTuple):
+    """How a page is laid upright from how the file shows it, in degrees clockwise."""
+
+    turn: int = 0  # 0, 90, 180 or 270
+    skew: float = 0.0  # of the picture alone, about its middle: a scan that was fed in askew
+
+
+AS_SHOWN: Final = Pose()
+
+
 class PageFiles(Protocol):
     """Where a backend puts bytes. Both return the name under which they can be found again."""
 
@@ -147,16 +157,16 @@ class PdfDocument(Protocol):
 
     outline: RawOutline
 
-    def read_page(self, page: int, files: PageFiles, turn: int = 0) -> RawPage:
-        """One page, turned clockwise by `turn` degrees from how the file shows it."""
+    def read_page(self, page: int, files: PageFiles, pose: Pose = AS_SHOWN) -> RawPage:
+        """One page, laid upright."""
         ...
 
     def render(self, page: int, dpi: float) -> Image:
         """The page as the file shows it, in greys."""
         ...
 
-    def find_tables(self, page: int, words: Sequence[Word], turn: int) -> tuple[RawTable, ...]:
-        """Tables of a scanned page, given its words in points of the turned page."""
+    def find_tables(self, page: int, words: Sequence[Word], pose: Pose) -> tuple[RawTable, ...]:
+        """Tables of a scanned page, given its words in points of the upright page."""
         ...
 
     def close(self) -> None: ...
