@@ -21,6 +21,7 @@ from tasks._options import task_options
 from tasks.cancellation import CancellationCheck
 from training.cluster.reconcile import reconcile, request_cancel
 from training.metrics import StepMetrics
+from training.run_events import described
 from training.supervise import TrainingStoppedError, TrainProgress
 from training.train import TrainConfig, plan, train
 from workspace.errors import UserError
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 LOG_EVERY_S = 15.0
 TABLE_ROWS = 60
+_SAID_BY_STATE = {"submitted", "reattached", "running"}
 
 
 @task(**{**task_options("train", "supervise", "train {config.name}"), "retries": 0})
@@ -100,6 +102,9 @@ class TrainingDisplay:
             self._advance(progress.step - self._shown)
             self._shown = progress.step
         self._say(progress)
+        for event in progress.new_events:
+            if event.event not in _SAID_BY_STATE:
+                log.info("%s, attempt %d: %s", event.stage, event.attempt, described(event))
 
     def step_rows(self) -> list[dict[str, object]]:
         """At most `TABLE_ROWS` steps, evenly spread, the last one included."""

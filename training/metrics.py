@@ -33,8 +33,14 @@ class StepMetrics:
     grad_norm: float
     tokens: int  # in this step, all ranks, without padding
     seconds: float  # wall time of this step, all work between two steps included
-    # rlvr: reward, reward_std, frac_reward_zero_std, no_verdict_rate, ...; sft: entropy, ...;
-    # eval_loss in the steps that were followed by an evaluation
+    data_wait_s: float = 0.0  # of these, waiting for the batch
+    checkpoint_s: float = 0.0  # of these, held up by the save after the step before
+    # Model FLOPs utilisation (PaLM, appendix B); None where it is not defined (training.mfu).
+    mfu: float | None = None
+    # Bytes on rank 0: host, gpu_allocated, gpu_reserved, gpu_peak (training.memory_watch)
+    memory: dict[str, float] = field(default_factory=dict)
+    # rlvr: reward, reward_std, frac_reward_zero_std, those of `training.data.reward`; sft: entropy,
+    # ...; eval_loss in the steps that were followed by an evaluation
     extra: dict[str, float] = field(default_factory=dict)
     # When the step was over, in seconds of the epoch; `append` says now for 0.
     time: float = field(default=0.0, compare=False)

@@ -90,11 +90,36 @@ def read_events(path: Path) -> list[RunEvent]:
     return [event for line in whole.splitlines() if (event := _parse(line))]
 
 
+class EventFollower:
+    """Reads a growing file of events piece by piece, from its end at the time of creation."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = max(0, changed(path, 0))
+
+    def new(self) -> list[RunEvent]:
+        """Events written since the last call. A torn last line waits for its end."""
+        if changed(self.path, self._offset) < 0:
+            return []
+        with self.path.open("rb") as stream:
+            stream.seek(self._offset)
+            data = stream.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return [event for line in whole.splitlines() if (event := _parse(line))]
+
+
 def copied_lines(path: Path, stage: str, attempt: int) -> int:
     """How many lines of an attempt's own file the run's file at `path` holds."""
     return max(
         (e.line for e in read_events(path) if (e.stage, e.attempt) == (stage, attempt)), default=0
     )
+
+
+def described(event: RunEvent) -> str:
+    """For people: what happened, where, and the detail."""
+    where = f" on {', '.join(event.nodes)}" if event.nodes else ""
+    return f"{event.event.replace('_', ' ')}{where}" + (f": {event.detail}" if event.detail else "")
 
 
 def changed(path: Path, before: int) -> int:

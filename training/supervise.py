@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,8 +41,17 @@ from training.cluster.recovery import (
     decide,
     describe,
 )
+from training.memory_watch import NoticeFollower
 from training.metrics import MetricsFollower, StepMetrics
-from training.run_events import EVENTS_NAME, EventLog, changed, copied_lines, read_events
+from training.run_events import (
+    EVENTS_NAME,
+    EventFollower,
+    EventLog,
+    RunEvent,
+    changed,
+    copied_lines,
+    read_events,
+)
 from training.run_record import StageFolder
 from training.trainers.spec import StageOutcome
 from workspace.errors import DsmError, TransientError, UserError
@@ -73,6 +82,7 @@ class TrainProgress:
     tokens_per_s: float | None = None
     eta_s: float | None = None
     new_steps: tuple[StepMetrics, ...] = ()  # since the last call
+    new_events: tuple[RunEvent, ...] = ()
 
 
 class Watch(NamedTuple):
@@ -128,6 +138,7 @@ class _Attempt:
     submitted: float
     log: EventLog
     copied: int  # lines of the job's own events in the run's
+    notices: NoticeFollower
     seen_size: int = -1
     started: float | None = None
 
@@ -147,6 +158,7 @@ class _Supervisor:
         self._watch = watch
         self._recovery = recovery
         self._events = folder.root.parent / EVENTS_NAME
+        self._news = EventFollower(self._events)
 
     def run_attempt(self) -> None:
         """One attempt to its end. Raises when no other one should follow."""
@@ -181,6 +193,7 @@ class _Supervisor:
         return _Attempt(
             number, job, plan, _newest_step(folder), time.time(), log,
             copied_lines(self._events, folder.stage, number),
+            NoticeFollower(job.attempt_dir),
         )  # fmt: skip
 
     def _avoided(self, plan: NextAttempt) -> tuple[str, ...]:
@@ -227,7 +240,7 @@ class _Supervisor:
             while True:
                 status = _poll(launcher, handle, job)
                 self._copy_events(attempt)
-                watch.observe(follower.progress(status))
+                self._show(follower, status)
                 if status.state in TERMINAL:
                     return status
                 if status.state is JobState.RUNNING and attempt.started is None:
@@ -249,12 +262,16 @@ class _Supervisor:
         self._launcher.cancel(handle, attempt.job)
         stopped = _poll(self._launcher, handle, attempt.job)
         self._copy_events(attempt)
-        self._watch.observe(follower.progress(stopped))
+        self._show(follower, stopped)
         # We stopped it: the next call must not take it for cancelled by somebody else.
         if stopped.state in TERMINAL:
             endings = self._endings(attempt, stopped)
             self._close(attempt, stopped, endings, Stop("stopped on request"))
         raise TrainingStoppedError(_stopped(attempt.job.key, self._folder))
+
+    def _show(self, follower: _Follower, status: JobStatus) -> None:
+        progress = follower.progress(status)
+        self._watch.observe(replace(progress, new_events=tuple(self._news.new())))
 
     def _waited(self, since: float) -> bool:
         limit = self._recovery.shrink_after_s
@@ -347,6 +364,7 @@ class _Supervisor:
         write_outcome(attempt.job.attempt_dir, status, endings, decision, times)
 
     def _copy_events(self, attempt: _Attempt) -> None:
+        self._copy_notices(attempt)
         path = attempt.job.attempt_dir / EVENTS_NAME
         size = changed(path, attempt.seen_size)
         if size < 0:
@@ -357,6 +375,23 @@ class _Supervisor:
         started = [event.time for event in events if event.event == "started"]
         if started:
             attempt.started = started[0]
+
+    def _copy_notices(self, attempt: _Attempt) -> None:
+        """What the ranks say of their memory."""
+        notices = attempt.notices.new()
+        if not notices:
+            return
+        known = {(e.time, e.facts.get("rank")) for e in read_events(self._events)}
+        for notice in notices:
+            if (notice.time, notice.rank) not in known:
+                facts = {"rank": notice.rank, "step": notice.step}
+                detail = f"rank {notice.rank} at step {notice.step}: {notice.detail}"
+                attempt.log.add(
+                    RunEvent(
+                        notice.time, notice.event, detail, attempt.log.stage, attempt.number,
+                        facts=facts,
+                    )
+                )  # fmt: skip
 
     def _error(self, status: JobStatus, decision: Stop, job: Job) -> DsmError:
         if status.state is JobState.NEVER_AGAIN:

@@ -43,9 +43,11 @@ from training.trainers.settings import (
     DpoSettings,
     EvaluationSettings,
     ExternalSettings,
+    MemorySettings,
     ParallelismSettings,
     ParallelLayout,
     Precision,
+    Reporter,
     RlvrSettings,
     SftSettings,
     StageName,
@@ -153,6 +155,19 @@ class TrainConfig(StageConfig):
         gt=0,
         le=1e7,
         description="hours for which a node runs without a failure, on average",
+        affects_output=False,
+    )
+    memory: MemorySettings = setting(
+        MemorySettings(),
+        position=17,
+        description="when a rank that fills its memory is started again",
+        affects_output=False,
+    )
+    report_to: tuple[Reporter, ...] = setting(
+        (),
+        position=17,
+        description="also send the metrics to tensorboard, wandb or mlflow, where installed; they "
+        "read their own environment variables",
         affects_output=False,
     )
     keep_checkpoints: int = setting(
@@ -445,6 +460,7 @@ class JobMaker:
                 str(attempt_dir / "spec.json"),
             ),
             attempt_dir=attempt_dir,
+            environment=_allocator(config, stage.stage),
             nodes=nodes or config.nodes,
             processes_per_node=config.processes_per_node,
             cpus_per_process=cpus_per_process(config),
@@ -508,6 +524,8 @@ class JobMaker:
             checkpoint_every_steps=config.checkpoint_every_steps,
             keep_checkpoints=config.keep_checkpoints,
             mtbf_s=config.node_mtbf_hours * 3600 / (nodes or config.nodes),
+            memory=config.memory,
+            report_to=config.report_to,
         )
 
 
@@ -521,6 +539,17 @@ def view_of(config: TrainConfig, stage: StageName) -> str:
     if config.demand(stage).backend == "external":
         return program_of(config.external, stage).stages[stage]
     return _VIEWS[stage]
+
+
+def _allocator(config: TrainConfig, stage: StageName) -> dict[str, str]:
+    """Let the allocator grow its segments on GPUs: less of the memory lies in pieces."""
+    name = "PYTORCH_ALLOC_CONF"
+    # vLLM's sleep mode maps memory by itself and refuses such segments.
+    colocated = stage == "rlvr" and config.rlvr.rollouts == "vllm"
+    chosen = name in os.environ or "PYTORCH_CUDA_ALLOC_CONF" in os.environ
+    if not config.gpus_per_node or colocated or chosen:
+        return {}
+    return {name: "expandable_segments:True"}
 
 
 def trainer_module(config: TrainConfig, stage: StageName) -> str:

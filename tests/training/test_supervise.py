@@ -360,3 +360,42 @@ def test_the_budget_outlives_the_supervisor(folder: StageFolder) -> None:
     with pytest.raises(TrainingFailedError, match="3 attempts in a row"):
         run(folder, launcher)
     assert len(launcher.jobs) == 3
+
+
+def test_what_the_ranks_say_of_their_memory_is_told_once(folder: StageFolder) -> None:
+    """In the run's events and to the caller, also when a second supervisor reads it again."""
+    notice = {
+        "time": 5.0, "event": "memory_leak", "rank": 3, "step": 148, "detail": "grows",
+    }  # fmt: skip
+
+    def leaks(launcher: ScriptedLauncher, job: Job) -> JobStatus:
+        path = job.attempt_dir / "memory" / "rank-0003.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"step": 1, "host": 7}) + "\n" + json.dumps(notice) + "\n")
+        return JobStatus(JobState.RUNNING)
+
+    seen: list[TrainProgress] = []
+    launcher = ScriptedLauncher(folder, [leaks])
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, launcher, observe=seen.append, should_stop=interrupted_after(3))
+    launcher.acts = [succeeds]
+    run(folder, launcher, observe=seen.append)
+
+    def told() -> list[str]:
+        return [e.detail for e in read_events(events_file) if e.event == "memory_leak"]
+
+    events_file = folder.root.parent / EVENTS_NAME
+    assert told() == ["rank 3 at step 148: grows"]
+    assert [e.detail for p in seen for e in p.new_events if e.event == "memory_leak"] == told()
+
+
+def interrupted_after(looks: int) -> Callable[[], bool]:
+    left = iter([False] * looks)
+
+    def asked() -> bool:
+        try:
+            return next(left)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    return asked

@@ -66,6 +66,14 @@ def find_gpu(name: str) -> Gpu:
     return gpu
 
 
+def gpu_of_device(name: str) -> Gpu | None:
+    """The GPU that a driver calls `name` ("NVIDIA H100 80GB HBM3"); None without its data sheet.
+
+    PCIe and NVL cards are other parts with other peaks than the modules of the same number.
+    """
+    return _known().get(_compared(re.sub(r"\b(SXM\d|HBM\d\w?|GeForce|RTX(?= A))\b", "", name)))
+
+
 class GpuGroup(StageConfig):
     """Equal nodes of a cluster."""
 

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from training import checkpoints, metrics, phases
+from training.memory_watch import MemoryWatch
+from training.mfu import mfu_of
 from training.trainers import model_io
 from training.trainers.limits import HourLimit, evaluations_without_gain
 from training.trainers.save_interval import SaveSchedule
@@ -34,6 +37,7 @@ class Progress:
         self.steps = 0
         self.tokens = 0
         self.last: dict[str, float] = {}
+        self.save_stall_s = 0.0  # by saves since the last line of metrics
 
 
 class Callbacks(NamedTuple):
@@ -44,14 +48,32 @@ class Callbacks(NamedTuple):
 def make_callbacks(spec: TrainSpec, stop: StopRequest, *, epochs: float) -> Callbacks:
     """The callbacks in the order in which they must run. `epochs`: passes when all is done."""
     progress = Progress()
+    memory = MemoryWatch(spec.attempt_dir, rank=rank(), settings=spec.memory, gpu=spec.use_gpu)
     added = [
+        _watching(memory, stop),
         _stopping(spec, stop, progress),
         _early_end(spec, progress),
         _saving(spec, progress),
-        _metrics(spec, progress, epochs),
+        _metrics(spec, progress, memory, epochs),
         _free_memory(spec),
     ]
     return Callbacks(progress, added)
+
+
+def _watching(memory: MemoryWatch, stop: StopRequest) -> Any:
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+    class WatchMemory(TrainerCallback):  # type: ignore[misc]
+        """Tell a leak, and ask for a new start before the memory's limit."""
+
+        def on_step_end(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        ) -> None:
+            memory.after_step(state.global_step, state.max_steps)
+            if memory.wants_restart:
+                stop.request()
+
+    return WatchMemory()
 
 
 def _stopping(spec: TrainSpec, stop: StopRequest, progress: Progress) -> Any:
@@ -165,31 +187,52 @@ def _saving(spec: TrainSpec, progress: Progress) -> Any:
                 checkpoints.prune(
                     spec.checkpoints, keep=spec.keep_checkpoints, attempt=spec.attempt
                 )
-                phases.append(spec.attempt_dir, "checkpoint", time.monotonic() - self._save_began)
-            self._schedule.saved(state.global_step, time.monotonic() - self._save_began)
+            stalled_s = time.monotonic() - self._save_began
+            if state.is_world_process_zero:
+                phases.append(spec.attempt_dir, "checkpoint", stalled_s)
+            progress.save_stall_s += stalled_s
+            self._schedule.saved(state.global_step, stalled_s)
 
     return SaveInTime()
 
 
-def _metrics(spec: TrainSpec, progress: Progress, epochs: float) -> Any:
+def _metrics(spec: TrainSpec, progress: Progress, memory: MemoryWatch, epochs: float) -> Any:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
     class WriteMetrics(TrainerCallback):  # type: ignore[misc]
         """Append each step's figures to the attempt's metrics file."""
 
         def __init__(self) -> None:
-            self._since = time.monotonic()
+            self._since = self._idle_since = time.monotonic()
+            self._data_wait_s = self._evaluating_s = 0.0
             self._tokens_seen = 0
             self._held: metrics.StepMetrics | None = None
 
         def on_train_begin(
             self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
         ) -> None:
-            self._since = time.monotonic()
             if state.is_world_process_zero:
                 phases.append(spec.attempt_dir, "load", phases.process_age_s())
+            self._since = self._idle_since = time.monotonic()
+            self._mfu = mfu_of(spec, args.world_size)
             # GRPO counts on from the checkpoint, SFT from zero; this is what either starts with.
             self._tokens_seen = int(state.num_input_tokens_seen)
+
+        def on_step_begin(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        ) -> None:
+            # The trainer does nothing but fetch the batch since the last callback.
+            self._data_wait_s += time.monotonic() - self._idle_since
+
+        def on_step_end(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        ) -> None:
+            self._idle_since = time.monotonic()
+
+        def on_save(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        ) -> None:
+            self._idle_since = time.monotonic()
 
         def on_log(
             self,
@@ -210,8 +253,10 @@ def _metrics(spec: TrainSpec, progress: Progress, epochs: float) -> Any:
                 )
             if not state.is_world_process_zero:
                 return
-            now = time.monotonic()
+            now = self._idle_since = time.monotonic()
             seen = int(logs.get("num_tokens", 0))
+            tokens, seconds = seen - self._tokens_seen, now - self._since
+            at_work_s = seconds - progress.save_stall_s - self._evaluating_s
             step = metrics.StepMetrics(
                 stage=spec.stage,
                 attempt=spec.attempt,
@@ -221,12 +266,17 @@ def _metrics(spec: TrainSpec, progress: Progress, epochs: float) -> Any:
                 loss=float(logs["loss"]),
                 learning_rate=float(logs.get("learning_rate", 0.0)),
                 grad_norm=float(logs.get("grad_norm", 0.0)),
-                tokens=seen - self._tokens_seen,
-                seconds=now - self._since,
+                tokens=tokens,
+                seconds=seconds,
+                data_wait_s=round(self._data_wait_s, 6),
+                checkpoint_s=round(progress.save_stall_s, 6),
+                mfu=self._mfu(tokens, at_work_s),
+                memory=memory.usage.as_metrics(),
                 extra=_finite_extras(logs),
                 time=time.time(),
             )
             self._since, self._tokens_seen = now, seen
+            self._data_wait_s = self._evaluating_s = progress.save_stall_s = 0.0
             progress.tokens += step.tokens
             if control.should_evaluate:
                 self._held = step  # its line waits for the evaluation, which comes next
@@ -241,6 +291,8 @@ def _metrics(spec: TrainSpec, progress: Progress, epochs: float) -> Any:
             metrics: dict[str, float],
             **_: Any,
         ) -> None:
+            self._evaluating_s = time.monotonic() - self._idle_since
+            self._idle_since = time.monotonic()
             if self._held is not None:
                 loss = {"eval_loss": float(metrics["eval_loss"])}
                 self._write(replace(self._held, extra={**self._held.extra, **loss}))
@@ -266,6 +318,11 @@ def _free_memory(spec: TrainSpec) -> Any:
                 trim_heap()
 
     return ReturnFreeMemory()
+
+
+def rank() -> int:
+    """This process's, as torchrun says."""
+    return int(os.environ.get("RANK", "0"))
 
 
 def wait_for_all_ranks() -> None:

@@ -16,9 +16,10 @@ from typing import Any
 
 from training import checkpoints, phases
 from training.cluster.job import EXIT_DONE, EXIT_NEVER_AGAIN, EXIT_RESUME
-from training.trainers.callbacks import Progress, wait_for_all_ranks
+from training.trainers.callbacks import Progress, rank, wait_for_all_ranks
 from training.trainers.disk_faults import explain
 from training.trainers.model_io import BEST_NAME, trained_model
+from training.trainers.reporting import prepare_reporters
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
 from workspace import publish
@@ -61,7 +62,7 @@ def resume_path(spec: TrainSpec) -> str | None:
 
     Rank 0 also removes what broken saves left, before they fill the disk.
     """
-    if int(os.environ.get("RANK", "0")) == 0:
+    if rank() == 0:
         checkpoints.prune(spec.checkpoints, keep=spec.keep_checkpoints, attempt=spec.attempt)
     newest = checkpoints.newest_complete(spec.checkpoints)
     return str(newest.path) if newest else None
@@ -116,6 +117,7 @@ def finish(
 
 def common_arguments(spec: TrainSpec) -> dict[str, Any]:
     """Arguments that the Hugging Face trainers share."""
+    prepare_reporters(spec.report_to, spec.attempt_dir)
     return {
         "output_dir": str(checkpoints.unfinished_folder(spec.checkpoints, spec.attempt)),
         "use_cpu": not spec.use_gpu,
@@ -135,7 +137,7 @@ def common_arguments(spec: TrainSpec) -> dict[str, Any]:
         "logging_steps": 1,
         # The default shows the mean of earlier steps in place of a loss that is not a number.
         "logging_nan_inf_filter": False,
-        "report_to": [],
+        "report_to": list(spec.report_to),
         "disable_tqdm": True,
         "dataloader_num_workers": 0,
         "dataloader_pin_memory": spec.use_gpu,

@@ -373,6 +373,30 @@ class ParallelLayout(StageConfig):
         return self.tp == self.pp == self.cp == 1
 
 
+Reporter = Literal["tensorboard", "wandb", "mlflow"]
+
+
+class MemorySettings(StageConfig):
+    """When a rank that fills its memory is started again from a checkpoint."""
+
+    limit_gib: float = setting(
+        0.0,
+        position=1,
+        ge=0,
+        le=1 << 20,
+        description="Host memory of a node that its ranks may use together (0: what the cgroup, "
+        "Slurm or the machine allow)",
+    )
+    restart_share: float = setting(
+        0.8,
+        position=2,
+        ge=0,
+        le=1,
+        description="Share of the limit at which it saves and starts again, where that helps (0: "
+        "never)",
+    )
+
+
 class EvaluationSettings(StageConfig):
     """Loss on rows that are not trained on, while a stage (cpt, sft, dpo) runs."""
 

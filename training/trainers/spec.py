@@ -13,8 +13,10 @@ from training.trainers.settings import (
     DpoSettings,
     EvaluationSettings,
     ExternalSettings,
+    MemorySettings,
     ParallelLayout,
     Precision,
+    Reporter,
     RlvrSettings,
     SftSettings,
     StageName,
@@ -49,6 +51,8 @@ class TrainSpec(BaseModel):
     checkpoint_every_steps: int = Field(description="0: from the time of a save and `mtbf_s`")
     keep_checkpoints: int
     mtbf_s: float = Field(default=3.6e6, description="expected time between failures of the job")
+    memory: MemorySettings = MemorySettings()
+    report_to: tuple[Reporter, ...] = ()
 
     @property
     def settings(self) -> CptSettings | SftSettings | DpoSettings | RlvrSettings:

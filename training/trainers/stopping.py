@@ -1,7 +1,8 @@
 """How a trainer learns that it should stop, and how all ranks agree on the step.
 
-Sources: the launcher's file (`training.cluster.job.STOP_FILE`) seen by rank 0, and SIGTERM or
-SIGUSR2 to any rank. Ranks compare flags after every step, so all of them checkpoint the same one.
+Sources: the launcher's file (`training.cluster.job.STOP_FILE`) seen by rank 0, SIGTERM or SIGUSR2
+to any rank, and a rank itself, whose memory fills up. Ranks compare flags after every step, so all
+of them checkpoint the same one.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ class StopRequest:
         """Install the signal handlers (main thread only)."""
         for number in (signal.SIGTERM, signal.SIGUSR2):
             signal.signal(number, self._on_signal)
+
+    def request(self) -> None:
+        """Ask from inside this process."""
+        self._signalled = True
 
     def seen_here(self) -> bool:
         """Whether this rank knows of a request."""

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tiny_training import tiny_spec, write_tiny_model
+
+from training.checkpoints import newest_complete
+from training.memory_watch import (
+    BLOCK_STEPS,
+    LeakDetector,
+    MemoryWatch,
+    NoticeFollower,
+    Usage,
+    current_usage,
+    memory_limit,
+)
+from training.metrics import read_metrics
+from training.trainers.settings import MemorySettings, SftSettings
+
+MIB = 1 << 20
+
+
+def slopes(series: Callable[[int], float], steps: int) -> list[float]:
+    """MiB a step that the detectors see, in the order in which they see them."""
+    detectors = [LeakDetector(block) for block in BLOCK_STEPS]
+    seen = (d.add(int(series(step) * MIB)) for step in range(steps) for d in detectors)
+    return [slope / MIB for slope in seen if slope]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_leak_is_seen_under_swings_a_hundred_times_larger(seed: int) -> None:
+    noise = random.Random(seed)
+    found = slopes(lambda step: 3000 + 2 * step + noise.choice([0, 0, 200, 900]), 600)
+    assert found
+    assert sorted(found)[len(found) // 2] == pytest.approx(2, rel=0.25)
+
+
+def test_a_slow_leak_shows_in_long_blocks() -> None:
+    noise = random.Random(1)
+    found = slopes(lambda step: 800 + 0.02 * step + noise.uniform(0, 100), 9000)
+    assert found and found[-1] == pytest.approx(0.02, rel=0.3)
+    assert not slopes(lambda step: 800 + 0.02 * step, 400), "8 MiB are not worth a word"
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        lambda step, noise: 4000 + noise.uniform(0, 2000),
+        lambda step, noise: 4000 + 25 * (step % 100),  # a cache that is emptied
+        lambda step, noise: 4000 + 600 * (step > 150) + noise.uniform(0, 50),  # once more, for good
+        lambda step, noise: 4000 - 2000 * math.exp(-step / 25) + noise.uniform(0, 50),
+        lambda step, noise: 4000 + 500 * math.sin(step / 16),
+        lambda step, noise: 4000 - step,
+    ],
+    ids=["noise", "sawtooth", "one-step", "fills-up", "wave", "falls"],
+)
+def test_what_is_no_leak(series: Callable[[int, random.Random], float]) -> None:
+    noise = random.Random(0)
+    start = 20  # the watch skips a warm-up
+    assert not slopes(lambda step: series(step + start, noise), 4000)
+
+
+def test_limits_of_control_groups_and_slurm(tmp_path: Path) -> None:
+    machine = memory_limit(root=tmp_path, environment={})
+    assert machine == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/system.slice/job_7/step_0\n")
+    group = tmp_path / "sys/fs/cgroup/system.slice/job_7"
+    (group / "step_0").mkdir(parents=True)
+    (group / "step_0/memory.max").write_text("max\n")
+    (group / "memory.max").write_text(f"{900 * MIB}\n")
+    assert memory_limit(root=tmp_path, environment={}) == 900 * MIB
+
+    (tmp_path / "proc/self/cgroup").write_text("5:cpu:/x\n4:memory:/slurm/job_7\n")
+    old = tmp_path / "sys/fs/cgroup/memory/slurm/job_7"
+    old.mkdir(parents=True)
+    (old / "memory.limit_in_bytes").write_text(f"{800 * MIB}\n")
+    assert memory_limit(root=tmp_path, environment={}) == 800 * MIB
+
+    slurm = {"SLURM_MEM_PER_NODE": "700", "LOCAL_WORLD_SIZE": "4"}
+    assert memory_limit(root=tmp_path, environment=slurm) == 175 * MIB
+    by_cpu = {"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "6"}
+    assert memory_limit(root=tmp_path, environment=by_cpu) == 600 * MIB
+    whole_node = {"SLURM_MEM_PER_NODE": "0"}
+    assert memory_limit(root=tmp_path, environment=whole_node) == 800 * MIB
+    assert memory_limit(0.5, root=tmp_path, environment={}) == 512 * MIB
+
+
+def test_memory_of_children_counts(tmp_path: Path) -> None:
+    before = current_usage(gpu=False).host
+    script = "held = b'x' * (64 << 20); print('held', flush=True); input()"
+    child = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert child.stdout is not None and child.stdout.readline() == b"held\n"
+        assert current_usage(gpu=False).host - before > 60 * MIB
+    finally:
+        child.communicate(b"\n")
+
+
+def test_no_restart_when_it_would_not_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that needs nine tenths of the limit needs them in the next attempt too."""
+    watch = MemoryWatch(tmp_path, rank=0, settings=MemorySettings(), gpu=False, limit=1000 * MIB)
+    monkeypatch.setattr("training.memory_watch.current_usage", lambda gpu: Usage(900 * MIB))
+    for step in range(1, 200):
+        watch.after_step(step, 1000)
+    assert not watch.wants_restart
+    [notice] = NoticeFollower(tmp_path).new()
+    assert notice.event == "memory_short" and "0.88 GiB of 0.98 GiB" in notice.detail
+
+
+def test_fragmentation_of_a_gpu() -> None:
+    assert Usage(0, gpu_allocated=6, gpu_reserved=8, gpu_total=10).fragmentation == 0.25
+    assert Usage(0).fragmentation == 0.0
+
+
+@pytest.mark.model
+def test_a_leaking_trainer_tells_saves_and_leaves_before_the_limit(tmp_path: Path) -> None:
+    base = write_tiny_model(tmp_path / "base")
+    leaking = run_trainer(tmp_path / "leaking", base, leak_mb=2)
+    assert leaking.code == 75
+    events = [notice.event for notice in leaking.notices]
+    assert events == ["memory_leak", "memory_restart"]
+    leak, restart = leaking.notices
+    assert leak.step + 20 < restart.step
+    rate = float(leak.detail.split(" MiB a step")[0].rsplit(" ", 1)[1])
+    assert rate == pytest.approx(2, rel=0.3)
+    newest = newest_complete(leaking.folder / "sft" / "checkpoints")
+    assert newest is not None and newest.step == restart.step
+    held = [line.memory["host"] for line in read_metrics(leaking.folder, "sft")]
+    assert 0.7 * LIMIT < held[-1] < 0.85 * LIMIT
+
+    clean = run_trainer(tmp_path / "clean", base, leak_mb=0)
+    assert (clean.code, clean.notices) == (0, [])
+
+
+LIMIT = 1 << 30
+
+
+class Ended:
+    def __init__(self, folder: Path, code: int) -> None:
+        self.folder, self.code = folder, code
+        self.notices = NoticeFollower(folder / "sft" / "attempts" / "1").new()
+
+
+def run_trainer(folder: Path, base: Path, *, leak_mb: int) -> Ended:
+    """A run of 260 steps in a process of its own, with a limit of 1 GiB."""
+    settings = SftSettings(
+        epochs=1000, max_steps=260, token_budget=0, rows_per_step=2, tokens_per_forward=256
+    )
+    memory = MemorySettings(limit_gib=LIMIT / (1 << 30))
+    spec = tiny_spec(
+        folder / "sft", base, "sft", sft=settings, memory=memory, checkpoint_every_steps=1000
+    )
+    spec_file = spec.attempt_dir / "spec.json"
+    spec_file.write_text(spec.model_dump_json())
+    root = Path(__file__).resolve().parents[2]
+    process = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("leaking_trainer.py")), str(spec_file)],
+        env={
+            **os.environ,
+            "LEAK_MB": str(leak_mb),
+            "PYTHONPATH": str(root),
+            "OMP_NUM_THREADS": "1",
+            "MALLOC_ARENA_MAX": "1",
+        },
+        capture_output=True,
+        check=False,
+        timeout=600,
+    )
+    assert process.returncode in (0, 75), process.stderr.decode()[-2000:]
+    lines = (spec.attempt_dir / "memory" / "rank-0000.jsonl").read_text().splitlines()
+    assert all(json.loads(line)["step"] > 0 for line in lines)
+    return Ended(folder, process.returncode)
