@@ -134,16 +134,16 @@ class TrainConfig(StageConfig):
     )
     parallelism: ParallelismSettings = setting(
         ParallelismSettings(),
-        position=13,
+        position=14,
         description="how a step is spread over the ranks",
         affects_output=False,
     )
     evaluation: EvaluationSettings = setting(
-        EvaluationSettings(), position=14, description="loss on rows that are not trained on"
+        EvaluationSettings(), position=15, description="loss on rows that are not trained on"
     )
     checkpoint_every_steps: int = setting(
         50,
-        position=15,
+        position=16,
         ge=0,
         description="optimizer steps between saves (0: chosen from the measured time of a save and "
         "node_mtbf_hours, so that the least work is lost)",
@@ -151,7 +151,7 @@ class TrainConfig(StageConfig):
     )
     node_mtbf_hours: float = setting(
         1000.0,
-        position=16,
+        position=17,
         gt=0,
         le=1e7,
         description="hours for which a node runs without a failure, on average",
@@ -171,48 +171,48 @@ class TrainConfig(StageConfig):
         affects_output=False,
     )
     keep_checkpoints: int = setting(
-        2, position=17, ge=1, le=100, description="newest ones kept", affects_output=False
+        2, position=18, ge=1, le=100, description="newest ones kept", affects_output=False
     )
     max_attempts: int = setting(
         10,
-        position=18,
+        position=19,
         ge=1,
         le=1000,
         description="jobs for each stage, resumed ones included, before giving up",
         affects_output=False,
     )
     launcher: Literal["local", "slurm"] = setting(
-        "local", position=19, description="where the jobs run", affects_output=False
+        "local", position=20, description="where the jobs run", affects_output=False
     )
     nodes: int = setting(
-        1, position=20, ge=1, le=4096, description="machines of one job", affects_output=False
+        1, position=21, ge=1, le=4096, description="machines of one job", affects_output=False
     )
     processes_per_node: int = setting(
-        1, position=21, ge=1, le=64, description="ranks on each node", affects_output=False
+        1, position=22, ge=1, le=64, description="ranks on each node", affects_output=False
     )
     cpus_per_process: int = setting(
         0,
-        position=22,
+        position=23,
         ge=0,
         le=1024,
         description="cores of each rank (0: this machine's, shared evenly; 1 on Slurm)",
         affects_output=False,
     )
     gpus_per_node: int = setting(
-        0, position=23, ge=0, le=64, description="0: train on CPUs", affects_output=False
+        0, position=24, ge=0, le=64, description="0: train on CPUs", affects_output=False
     )
     time_limit_s: int = setting(
-        24 * 3600, position=24, ge=60, description="of one job", affects_output=False
+        24 * 3600, position=25, ge=60, description="of one job", affects_output=False
     )
     slurm: SlurmOptions = setting(
         SlurmOptions(),
-        position=25,
+        position=26,
         description="what the cluster wants to know",
         affects_output=False,
     )
     spares: int = setting(
         0,
-        position=26,
+        position=27,
         ge=0,
         le=1024,
         description="nodes of each job that wait to take the place of a lost one",
@@ -220,7 +220,7 @@ class TrainConfig(StageConfig):
     )
     restarts: int = setting(
         100,
-        position=27,
+        position=28,
         ge=0,
         le=10_000,
         description="of the ranks inside one job before another one is asked for",
@@ -228,7 +228,7 @@ class TrainConfig(StageConfig):
     )
     min_nodes: int = setting(
         0,
-        position=28,
+        position=29,
         ge=0,
         le=4096,
         description="go on with as few nodes as this when `nodes` are not to be had (0: never)",
@@ -236,7 +236,7 @@ class TrainConfig(StageConfig):
     )
     shrink_after_s: int = setting(
         1800,
-        position=29,
+        position=30,
         ge=10,
         description="seconds in the queue before fewer nodes are asked for",
         affects_output=False,
