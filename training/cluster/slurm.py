@@ -52,12 +52,13 @@ _CONTRACT = {
     EXIT_RESUME: JobState.RESUMABLE,
     EXIT_NEVER_AGAIN: JobState.NEVER_AGAIN,
 }
+# squeue shows a job's base state, or a flag in its place (slurm.schedmd.com/job_state_codes.html).
 _WAITING = frozenset(
-    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
-)
-_ACTIVE = frozenset(
-    {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "STOPPED", "SUSPENDED", "RESIZING"}
-)
+    {
+        "PENDING", "CONFIGURING", "POWER_UP_NODE", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD",
+        "RESV_DEL_HOLD", "SPECIAL_EXIT",
+    }
+)  # fmt: skip
 _WHY_LOST = {
     "NODE_FAIL": "a node failed",
     "TIMEOUT": "the time limit was reached before the ranks had stopped",
@@ -69,6 +70,8 @@ _WHY_LOST = {
     "LAUNCH_FAILED": "the node could not start it",
     "RECONFIG_FAIL": "a node could not be configured",
 }
+# Any other word, one of a newer release included, is of a job that goes on.
+_OVER = frozenset({"COMPLETED", "FAILED", "CANCELLED", *_WHY_LOST})
 _SUBMIT_TRIES = 4
 
 
@@ -187,7 +190,7 @@ class SlurmLauncher:
     def live_jobs(self) -> frozenset[str]:
         """Ids of this user's jobs that wait or run, in one call."""
         jobs = self.client.own_jobs()
-        return frozenset(info.job_id for info in jobs if info.state in _WAITING | _ACTIVE)
+        return frozenset(info.job_id for info in jobs if info.state not in _OVER)
 
     def _submit(self, job: Job, script: Path) -> str:
         for attempt in range(_SUBMIT_TRIES):
@@ -211,7 +214,7 @@ class SlurmLauncher:
 
     def _alive(self, handle: JobHandle, job: Job) -> bool:
         info = self.client.job(handle.job_id)
-        return info is not None and _is_ours(info, job) and info.state in _WAITING | _ACTIVE
+        return info is not None and _is_ours(info, job) and info.state not in _OVER
 
     def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
         waited = 0.0
@@ -222,7 +225,7 @@ class SlurmLauncher:
     def _status(self, info: JobInfo, recorded: _RecordedExit | None, job: Job) -> JobStatus:
         if info.state in _WAITING:
             return self._waiting(info, job)
-        if info.state in _ACTIVE:
+        if info.state not in _OVER:
             # Who killed it (a user, the time limit, a node) is known when the job has ended.
             if recorded is None or recorded.terminated or recorded.code > 128:
                 return JobStatus(JobState.RUNNING, _where(info), nodes=info.nodes)

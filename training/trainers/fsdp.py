@@ -23,7 +23,7 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-from training import metrics
+from training import metrics, phases
 from training.checkpoints import writer_folder
 from training.cluster import heartbeat
 from training.cluster.heartbeat import Section
@@ -118,6 +118,8 @@ class Run:
     def to_the_end(self) -> StageOutcome | None:
         """All steps that are left; None when it was stopped before."""
         last, ended_by = self.schedule.steps, "budget"
+        if self.ranks.is_first:
+            phases.append(self.spec.attempt_dir, "load", phases.process_age_s())
         self.hours.start()
         for step in range(self.done + 1, last + 1):
             agreed = self.step(step)
@@ -291,6 +293,8 @@ class Run:
         }
         self.saver.save(step, about, wait=wait)
         self.saves.saved(step, time.monotonic() - begun)
+        if self.ranks.is_first:
+            phases.append(self.spec.attempt_dir, "checkpoint", time.monotonic() - begun)
         self.beat.section(Section.STEP)
 
     def publish(self, steps: int, ended_by: str) -> StageOutcome:
