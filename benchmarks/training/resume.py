@@ -21,7 +21,6 @@ from benchmarks.measure import Report, parser
 from benchmarks.training.stage_run import StageRun, wait_for
 from benchmarks.training.tiny_model import write_questions, write_texts, write_tiny_model
 from benchmarks.training.zygote import Zygote
-from training.trainers.samples import read_samples
 
 ROWS = 6  # of a step
 QUESTIONS = 67
@@ -34,7 +33,7 @@ CASES: dict[tuple[str, str, int], dict[str, Any]] = {
 
 
 class Disturbed(NamedTuple):
-    """What the kills did."""
+    """Where the kills fell."""
 
     kills: int
     in_saves: int
@@ -98,22 +97,21 @@ def is_saving(run: StageRun) -> bool:
 
 def is_near_border(run: StageRun) -> bool:
     """Whether the newest step, or the one after it, holds samples of two passes."""
-    folder = run.folder / "samples"
-    if not folder.exists():
+    try:
+        count = run.samples()
+    except FileNotFoundError:  # the kill came before the first word
         return False
-    count = len(read_samples(folder))  # complete: it was published whole
     first = run.steps_so_far() * ROWS
     return (first - ROWS) // count != (first + ROWS - 1) // count
 
 
 def judge(report: Report, name: str, alone: StageRun, killed: StageRun, done: Disturbed) -> None:
     report.add(f"{name}: kills", done.kills, f"({done.in_saves} in a save)")
-    if "fsdp" in name:
-        report.add(f"{name}: kills within a step of a border", done.near_borders)
-        audit = killed.audit()
-        report.add(f"{name}: passes over the samples", audit.epochs)
-        report.add(f"{name}: samples lost or repeated", len(audit.faults), target="= 0")
-        report.add(f"{name}: steps trained again", audit.retrained_steps, f"of {audit.steps}")
+    report.add(f"{name}: kills within a step of a border", done.near_borders)
+    audit = killed.audit()
+    report.add(f"{name}: passes over the samples", audit.epochs)
+    report.add(f"{name}: samples lost or repeated", len(audit.faults), target="= 0")
+    report.add(f"{name}: steps trained again", audit.retrained_steps, f"of {audit.steps}")
     same = killed.weights() == alone.weights()
     report.add(f"{name}: weights equal in every bit", int(same), target="= 1")
 

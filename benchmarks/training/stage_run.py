@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from benchmarks.training.zygote import Attempt, Zygote
 from training import checkpoints, ledger
 from training.metrics import StepMetrics, read_metrics
@@ -39,6 +37,7 @@ class StageRun:
         keep: int = 2,
         precision: str = "fp32",
         evaluation: dict[str, Any] | None = None,
+        layout: dict[str, Any] | None = None,
         **settings: Any,
     ) -> None:
         self.zygote = zygote
@@ -56,6 +55,7 @@ class StageRun:
             "checkpoint_every_steps": every,
             "keep_checkpoints": keep,
             "evaluation": evaluation or {},
+            "layout": layout or {},
             stage: {"backend": backend, **settings},
         }
 
@@ -115,6 +115,13 @@ class StageRun:
         except (FileNotFoundError, ValueError):
             return 0
 
+    def samples(self) -> int:
+        """How many there are, by the newest attempt's ledger. Raises `FileNotFoundError`."""
+        path = next(self.attempt_dir().glob("ledger/*/rank-0000.jsonl"), None)
+        if path is None:
+            raise FileNotFoundError(f"attempt {self.attempts} has no ledger yet")
+        return int(json.loads(path.read_bytes().split(b"\n")[0])["samples"])
+
     def metrics(self) -> list[StepMetrics]:
         return read_metrics(self.folder.parent, self.folder.name)
 
@@ -139,7 +146,3 @@ def wait_for(condition: Callable[[], bool], attempt: Attempt, timeout_s: float =
             raise TimeoutError(f"waited {timeout_s} s for {condition}")
         time.sleep(0.001)
     return True
-
-
-def rows_of(path: Path) -> int:
-    return int(pq.read_metadata(path).num_rows)

@@ -127,12 +127,21 @@ class Zygote:
         for rank in range(world_size):
             own = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
             self._ask({"module": module, "spec": str(spec), "log": str(log), "environment": own})
-            pids.append(self._started.get(timeout=_PATIENCE_S))
+            pids.append(self._next_pid())
         return Attempt(self, pids)
 
     def code(self, pid: int) -> int | None:
         """How a rank ended; None while it runs."""
         return self._codes.get(pid)
+
+    def _next_pid(self) -> int:
+        deadline = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(queue.Empty):
+                return self._started.get(timeout=0.5)
+            if self._process.poll() is not None:
+                raise RuntimeError(f"the zygote ended with {self._process.returncode}")
+        raise TimeoutError("the zygote does not answer")
 
     def _ask(self, request: dict[str, Any]) -> None:
         assert self._process.stdin is not None

@@ -15,6 +15,7 @@ from types import ModuleType
 
 import pytest
 
+from benchmarks.training.tiny_model import write_tiny_model
 from flows._api import apply_environment, temporary_api
 
 # Before any test module imports Prefect, which reads them then.
@@ -66,7 +67,7 @@ def start_tally() -> Callable[..., subprocess.Popen[str]]:
 
 @pytest.fixture(scope="session")
 def tiny() -> ModuleType:
-    """`tests/training/tiny_training.py`: a random model and rows to train it on."""
+    """`tests/training/tiny_training.py`: rows to train the tiny model on, and runs of it."""
     path = REPOSITORY / "tests" / "training" / "tiny_training.py"
     spec = importlib.util.spec_from_file_location("tiny_training", path)
     assert spec is not None
@@ -78,5 +79,5 @@ def tiny() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def tiny_base(tiny: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Path(tiny.write_tiny_model(tmp_path_factory.mktemp("base") / "tiny"))
+def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("base") / "tiny")

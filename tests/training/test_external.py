@@ -15,8 +15,9 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_training import question, tiny_config, write_dataset, write_tiny_model
+from tiny_training import question, tiny_config, write_dataset
 
+from benchmarks.training.tiny_model import write_tiny_model
 from training.external.data import measure
 from training.external.prepare import check_external, prepare
 from training.external.program import nest, to_toml

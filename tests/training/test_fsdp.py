@@ -71,6 +71,23 @@ def test_killed_runs_train_every_sample_once_and_end_in_the_same_bits(
     assert killed.weights() == alone.weights()
 
 
+def test_trl_keeps_the_same_ledger(
+    zygote: Zygote, base: Path, questions: Path, tmp_path: Path
+) -> None:
+    """Two ranks, one kill; the stage ends in the middle of its second pass."""
+    settings = {"stage": "sft", "backend": "trl", "every": 3, "epochs": 1.5, **SFT}
+    run = StageRun(zygote, tmp_path, parent=base, data=questions, **settings)
+    attempt = run.start(2)
+    wait_for(lambda: run.newest_step >= 3, attempt)
+    attempt.kill()
+    attempt.wait()
+    run.finish(2)
+    audit = run.audit()
+    assert audit.faults == []
+    assert (audit.samples, audit.steps) == (37, 7)
+    assert [stretch.writer for stretch in audit.stretches] == ["1", "2"]
+
+
 def test_other_numbers_of_ranks_change_rounding_alone(
     zygote: Zygote, base: Path, texts: Path, tmp_path: Path
 ) -> None:
@@ -83,6 +100,46 @@ def test_other_numbers_of_ranks_change_rounding_alone(
     audit = changed.audit()
     assert audit.faults == []
     assert [stretch.writer for stretch in audit.stretches] == ["1", "2", "3"]
+
+
+def test_how_the_weights_are_spread_changes_nothing_else(
+    zygote: Zygote, base: Path, texts: Path, tmp_path: Path
+) -> None:
+    """Activations computed again, weights kept gathered, copies of the weights, other passes."""
+    same_bits = {
+        "none": {},
+        "full": {"activation_checkpointing": "full"},
+        "selective": {"activation_checkpointing": "selective"},
+        "zero-2": {"zero": 2},
+    }
+    runs = {
+        name: cpt(zygote, tmp_path / name, base, texts, max_steps=4, layout=layout)
+        for name, layout in same_bits.items()
+    }
+    copies = {"dp_replicate": 2, "dp_shard": 1}
+    runs["copies"] = cpt(zygote, tmp_path / "copies", base, texts, max_steps=4, layout=copies)
+    runs["passes"] = cpt(zygote, tmp_path / "passes", base, texts, max_steps=4, micro_batch=3)
+    for run in runs.values():
+        run.finish(2)
+    assert len({runs[name].weights() for name in same_bits}) == 1
+    for name in ("copies", "passes"):
+        pairs = zip(runs[name].metrics(), runs["none"].metrics(), strict=True)
+        assert max(abs(one.loss - other.loss) for one, other in pairs) < 1e-5
+
+
+def test_bf16_computes_coarsely_and_keeps_fine_weights(
+    zygote: Zygote, base: Path, texts: Path, tmp_path: Path
+) -> None:
+    losses = {}
+    for precision in ("fp32", "bf16"):
+        run = cpt(zygote, tmp_path / precision, base, texts, max_steps=8, precision=precision)
+        run.finish(2)
+        losses[precision] = [step.loss for step in run.metrics()]
+    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.01)
+    assert losses["bf16"] != losses["fp32"]
+    weights = load_file(run.folder / "model" / "model.safetensors")
+    coarse = [found.bfloat16().float().equal(found) for found in weights.values()]
+    assert not any(coarse), "updates smaller than bf16 can hold are in the weights"
 
 
 @pytest.mark.parametrize("is_async", [False, True])

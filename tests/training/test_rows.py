@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tiny_training import write_tiny_model
 
+from benchmarks.training.tiny_model import write_tiny_model
 from training.trainers.model_io import load_tokenizer
 from training.trainers.rows import IGNORED, read_view, tokenize_row, tokenize_rows
 from workspace.errors import UserError

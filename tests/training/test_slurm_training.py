@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from slurm_on_one_host import Cluster
-from tiny_training import question, tiny_config, weights_hash, write_dataset, write_tiny_model
+from tiny_training import question, tiny_config, weights_hash, write_dataset
 
+from benchmarks.training.tiny_model import write_tiny_model
 from training.checkpoints import newest_complete
 from training.cluster.job import JobState
 from training.cluster.reconcile import reconcile

@@ -18,8 +18,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tiny_training import question, tiny_config, weights_hash, write_dataset, write_tiny_model
+from tiny_training import question, tiny_config, weights_hash, write_dataset
 
+from benchmarks.training.tiny_model import write_tiny_model
 from training.goodput import Bucket, account_run
 from training.metrics import read_metrics
 from training.supervise import TrainingStoppedError, TrainProgress

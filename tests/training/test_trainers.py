@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tiny_training import StopAfter, question, tiny_spec, weights_hash, write_tiny_model
+from tiny_training import StopAfter, question, tiny_spec, weights_hash
 
+from benchmarks.training.tiny_model import write_tiny_model
 from training.checkpoints import newest_complete
 from training.metrics import read_metrics, seconds_spent
 from training.trainers import dpo, grpo, sft

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_training import write_tiny_model
 
+from benchmarks.training.tiny_model import write_tiny_model
 from training.train import TrainConfig, check_stage
 from training.trainers.grpo import rollout_arguments
 from training.trainers.settings import RlvrSettings

@@ -1,4 +1,4 @@
-"""A random Llama of 100,000 weights with a byte-level tokenizer, and a data set to train it on."""
+"""A data set to train the tiny model on, and runs and attempts that do it."""
 
 from __future__ import annotations
 
@@ -15,51 +15,6 @@ from training.trainers.settings import ParallelLayout, RlvrSettings, SftSettings
 from training.trainers.spec import TrainSpec
 from training.trainers.stopping import StopRequest
 from workspace.manifest import Manifest, describe_file, now, write_manifest
-
-CHATML = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' "
-    "+ message['content'] + '<|im_end|>\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
-
-
-def write_tiny_model(folder: Path) -> Path:
-    import torch
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(
-        [AddedToken(name, special=True) for name in ("<|im_start|>", "<|im_end|>", "<|pad|>")]
-    )
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token="<|im_start|>",
-        eos_token="<|im_end|>",
-        pad_token="<|pad|>",
-    )
-    fast.chat_template = CHATML
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(fast),
-            hidden_size=64,
-            intermediate_size=128,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=512,
-            bos_token_id=fast.bos_token_id,
-            eos_token_id=fast.eos_token_id,
-            pad_token_id=fast.pad_token_id,
-        )
-    )
-    model.save_pretrained(folder)
-    fast.save_pretrained(folder)
-    return folder
 
 
 def question(number: int) -> dict[str, object]:

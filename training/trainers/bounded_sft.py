@@ -13,10 +13,14 @@ import contextlib
 from typing import Any
 
 from training.trainers.sample_order import split_by_tokens
+from training.trainers.sft_ledger import Fed, carrying_places
 
 
-def make_bounded_trainer(tokens_per_forward: int, **arguments: Any) -> Any:
-    """An `SFTTrainer(**arguments)`; its batches are whole steps, padded on the right."""
+def make_bounded_trainer(tokens_per_forward: int, fed: Fed, **arguments: Any) -> Any:
+    """An `SFTTrainer(**arguments)`; its batches are whole steps, padded on the right.
+
+    `fed` learns which rows of the data set reach the model.
+    """
     import torch
     import torch.distributed as dist
     from trl import SFTTrainer
@@ -25,6 +29,7 @@ def make_bounded_trainer(tokens_per_forward: int, **arguments: Any) -> Any:
         def training_step(
             self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None
         ) -> Any:
+            fed.note(inputs)
             parts = self._split(inputs)
             total = torch.zeros((), device=self.args.device)
             for number, part in enumerate(parts, start=1):
@@ -49,4 +54,6 @@ def make_bounded_trainer(tokens_per_forward: int, **arguments: Any) -> Any:
                 for rows in groups
             ]
 
-    return BoundedSftTrainer(**arguments)
+    trainer = BoundedSftTrainer(**arguments)
+    trainer.data_collator = carrying_places(trainer.data_collator)
+    return trainer

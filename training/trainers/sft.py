@@ -19,6 +19,7 @@ from training.trainers.callbacks import Callbacks, make_callbacks
 from training.trainers.model_io import adapter_config, load_model, load_tokenizer
 from training.trainers.rows import TokenRow, TokenRows, read_view, tokenize_rows, with_evaluation
 from training.trainers.sample_order import StepPlan, plan_steps
+from training.trainers.sft_ledger import Fed, ledger_callback, with_places
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
 from workspace.errors import UserError
@@ -40,8 +41,12 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
         seed=spec.seed,
     ).at_most(spec.sft.max_steps)
     callbacks = make_callbacks(spec, stop, epochs=plan.epochs)
-    trainer = make_trainer(spec, tokenizer, learned, held, plan, callbacks)
-    trainer.train(resume_from_checkpoint=entry.resume_path(spec))
+    fed, resumed = Fed(), entry.resume_path(spec)
+    callbacks.callbacks.insert(
+        0, ledger_callback(spec, fed, plan.order, samples=len(learned), resumed=resumed)
+    )
+    trainer = make_trainer(spec, tokenizer, learned, held, plan, callbacks, fed)
+    trainer.train(resume_from_checkpoint=resumed)
     return entry.finish(
         spec,
         callbacks.progress,
@@ -70,6 +75,7 @@ def make_trainer(
     held: list[TokenRow],
     plan: StepPlan,
     callbacks: Callbacks,
+    fed: Fed,
 ) -> Any:
     """TRL's trainer over the planned order of `rows`; `held` are evaluated on."""
     from trl import SFTConfig
@@ -77,6 +83,7 @@ def make_trainer(
     settings = spec.sft
     return make_bounded_trainer(
         settings.tokens_per_forward,
+        fed,
         model=load_model(spec),
         peft_config=adapter_config(spec),
         args=SFTConfig(
@@ -97,7 +104,7 @@ def make_trainer(
             dataset_kwargs={"skip_prepare_dataset": True},
             max_length=None,
         ),
-        train_dataset=_as_dataset(rows).select(plan.order),
+        train_dataset=with_places(_as_dataset(rows).select(plan.order)),
         eval_dataset=_as_dataset(held) if held else None,
         processing_class=tokenizer,
         callbacks=callbacks.callbacks,

@@ -113,7 +113,7 @@ def checkpoint_activations(model: Any, which: Checkpointing) -> None:
         arguments["context_fn"] = partial(
             create_selective_checkpoint_contexts, _costly_operations()
         )
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=arguments)
+    model.activation_checkpointing_enable(activation_checkpointing_kwargs=arguments)
 
 
 def _costly_operations() -> list[Any]:

@@ -1,0 +1,96 @@
+"""The ledger of samples (`training.ledger`) for TRL's trainer.
+
+Each row of the data set carries its place in the planned order. The collator takes it along, the
+training step notes it, and after the optimizer's step a callback writes it down: what counts is
+what reached the model, not what was planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from training.checkpoints import writer_folder
+from training.ledger import Ledger, Origin
+from training.trainers.spec import TrainSpec
+
+PLACE = "place"  # column of the data set, and key of a batch
+
+
+class Fed:
+    """Places of the order that this rank has fed to the model in the current step."""
+
+    def __init__(self) -> None:
+        self.places: list[int] = []
+
+    def note(self, inputs: dict[str, Any]) -> None:
+        """Take the places out of a batch."""
+        self.places += inputs.pop(PLACE).tolist()
+
+
+def with_places(rows: Any) -> Any:
+    """A data set in the planned order with a column of its rows' places."""
+    return rows.add_column(PLACE, list(range(len(rows))))
+
+
+def carrying_places(collate: Callable[[list[dict[str, Any]]], dict[str, Any]]) -> Any:
+    """`collate`, which knows nothing of the column, with the places added to its batch."""
+
+    def carry(examples: list[dict[str, Any]]) -> dict[str, Any]:
+        import torch
+
+        batch = collate(examples)
+        if PLACE in examples[0]:
+            batch[PLACE] = torch.tensor([example[PLACE] for example in examples])
+        return batch
+
+    return carry
+
+
+def ledger_callback(
+    spec: TrainSpec, fed: Fed, order: Sequence[int], *, samples: int, resumed: str | None
+) -> Any:
+    """Writes the ledger. It must come before the callback that completes checkpoints."""
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+    rows = spec.sft.rows_per_step
+
+    class KeepLedger(TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        ) -> None:
+            origin = Path(resumed).parent.name if resumed else ""
+            self._ledger = Ledger(
+                spec.attempt_dir,
+                writer_folder(spec.checkpoints, spec.attempt).name,
+                rank=args.process_index,
+                world_size=args.world_size,
+                resumed_from=Origin(origin, state.global_step) if resumed else None,
+                samples=samples,
+                rows_per_step=rows,
+            )
+
+        def on_step_end(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        ) -> None:
+            first = (state.global_step - 1) * rows
+            self._ledger.trained(
+                state.global_step,
+                [place - first for place in fed.places],
+                [order[place] for place in fed.places],
+            )
+            fed.places.clear()
+
+        def on_save(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        ) -> None:
+            self._ledger.flush()
+
+        def on_train_end(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        ) -> None:
+            self._ledger.flush()
+            self._ledger.close()
+
+    return KeepLedger()
