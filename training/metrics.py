@@ -82,7 +82,7 @@ def read_metrics(run: Path, stage: str | None = None) -> list[StepMetrics]:
     steps: list[StepMetrics] = []
     for name in (stage,) if stage else STAGES:
         kept: list[StepMetrics] = []
-        for path in _attempt_files(run / name):
+        for path in attempt_files(run / name):
             for step in MetricsFollower(path).new():
                 # A new attempt or generation goes on from a checkpoint before the last step.
                 while kept and kept[-1].step >= step.step:
@@ -95,13 +95,14 @@ def read_metrics(run: Path, stage: str | None = None) -> list[StepMetrics]:
 def seconds_spent(stage: Path) -> float:
     """Seconds of all steps of a stage's folder, those trained again after a crash included."""
     return sum(
-        step.seconds for path in _attempt_files(stage) for step in MetricsFollower(path).new()
+        step.seconds for path in attempt_files(stage) for step in MetricsFollower(path).new()
     )
 
 
-def _attempt_files(stage: Path) -> list[Path]:
+def attempt_files(stage: Path, name: str = METRICS_NAME) -> list[Path]:
+    """The file `name` of each attempt of a stage's folder, oldest first; some may not be there."""
     folders = [p for p in stage.glob("attempts/*") if p.name.isdigit()]
-    return [p / METRICS_NAME for p in sorted(folders, key=lambda p: int(p.name))]
+    return [p / name for p in sorted(folders, key=lambda p: int(p.name))]
 
 
 def _parse(line: bytes) -> StepMetrics | None:

@@ -52,9 +52,7 @@ def main() -> int:
                 )
                 run.finish(RANKS)
                 steps = run.metrics()
-                stalls[is_async] += [
-                    step.extra["save_stall_s"] for step in steps if "save_stall_s" in step.extra
-                ]
+                stalls[is_async] += [step.checkpoint_s for step in steps if step.checkpoint_s]
                 seconds[is_async].append(sum(step.seconds for step in steps[1:]))
                 size = max(size, size_of_newest(run))
     report.add("state on disk", size / 1e6, "MB")

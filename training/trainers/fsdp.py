@@ -28,6 +28,8 @@ from training.checkpoints import writer_folder
 from training.cluster import heartbeat
 from training.cluster.heartbeat import Section
 from training.ledger import Ledger, Origin
+from training.memory_watch import MemoryWatch
+from training.mfu import mfu_of
 from training.trainers import entry
 from training.trainers.callbacks import SAVE_INTERVAL_NAME, TRIM_EVERY_STEPS
 from training.trainers.feeding import Pass, Share, make_batch, share_of
@@ -114,6 +116,10 @@ class Run:
         self.last: dict[str, float] = {}
         self._since = time.monotonic()
         self._step_s = 0.0
+        self.memory = MemoryWatch(
+            spec.attempt_dir, rank=ranks.rank, settings=spec.memory, gpu=spec.use_gpu
+        )
+        self.mfu = mfu_of(spec, ranks.world_size)
 
     def to_the_end(self) -> StageOutcome | None:
         """All steps that are left; None when it was stopped before."""
@@ -249,14 +255,17 @@ class Run:
         return self.spec.keeps_best and behind >= self.spec.evaluation.patience
 
     def report(self, step: int, rows: list[int], loss: float, norm: float) -> None:
-        """Add the step to the metrics (rank 0)."""
+        """Add the step to the metrics (rank 0), and look at the memory."""
+        self.memory.after_step(step, self.schedule.steps)
+        if self.memory.wants_restart:
+            self.stop.request()  # agreed on in the next step
         extra = {}
-        if stalled := self.saver.stalled():
-            extra["save_stall_s"] = stalled
+        stalled_s = self.saver.stalled()
         if self.held is not None and step % self.spec.evaluation.every_steps == 0:
             extra["eval_loss"] = self.eval_losses[-1]
         now = time.monotonic()
         self._step_s, self._since = now - self._since, now
+        tokens = sum(self.samples.length(row) for row in rows)
         figures = metrics.StepMetrics(
             stage=self.spec.stage,
             attempt=self.spec.attempt,
@@ -266,9 +275,14 @@ class Run:
             loss=loss,
             learning_rate=self.schedule.rate(step),
             grad_norm=norm,
-            tokens=sum(self.samples.length(row) for row in rows),
+            tokens=tokens,
             seconds=self._step_s,
+            checkpoint_s=stalled_s,
+            # An evaluation is in the step's time.
+            mfu=None if "eval_loss" in extra else self.mfu(tokens, self._step_s - stalled_s),
+            memory=self.memory.usage.as_metrics(),
             extra=extra,
+            time=time.time(),
         )
         self.tokens += figures.tokens
         self.last = {"loss": loss, **extra}

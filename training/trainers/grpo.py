@@ -13,12 +13,13 @@ there were (`no_verdict_rate`). Answers are sampled by the trainer's own model, 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from training.data.reward import dsm_reward
+from training.data.reward import VerifiedReward
+from training.data.verdict_pool import VerdictPool, default_workers
+from training.rollouts import RolloutLog
 from training.trainers import entry
-from training.trainers.callbacks import Callbacks, make_callbacks
+from training.trainers.callbacks import Callbacks, make_callbacks, rank
 from training.trainers.model_io import adapter_config, load_model, load_tokenizer
 from training.trainers.rows import prompt_tokens, read_view
 from training.trainers.sample_order import forward_passes, shuffled_passes
@@ -44,8 +45,13 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
     wanted = planned_steps(spec.rlvr) * spec.rlvr.prompts_per_step
     order = shuffled_passes(len(prompts.rows), wanted, spec.seed)
     callbacks = make_callbacks(spec, stop, epochs=wanted / len(prompts.rows))
-    trainer = make_trainer(spec, tokenizer, [prompts.rows[row] for row in order], callbacks)
-    trainer.train(resume_from_checkpoint=entry.resume_path(spec))
+    pool = VerdictPool(default_workers(), spec.rlvr.verifier_timeout_s)
+    rows = [prompts.rows[row] for row in order]
+    trainer = make_trainer(spec, tokenizer, rows, callbacks, make_reward(spec, pool))
+    try:
+        trainer.train(resume_from_checkpoint=entry.resume_path(spec))
+    finally:
+        pool.close()
     return entry.finish(
         spec,
         callbacks.progress,
@@ -69,8 +75,21 @@ def usable_prompts(spec: TrainSpec, tokenizer: Any, rows: list[dict[str, Any]]) 
     return Prompts(kept, rejects)
 
 
+def make_reward(spec: TrainSpec, pool: VerdictPool) -> VerifiedReward:
+    """The reward; rank 0 keeps some of the answers that it is asked about."""
+    log = RolloutLog(
+        spec.attempt_dir, group=spec.rlvr.generations, total_steps=planned_steps(spec.rlvr)
+    )
+    record = log.record if rank() == 0 else lambda *asked: None
+    return VerifiedReward(pool, spec.rlvr.generations, record)
+
+
 def make_trainer(
-    spec: TrainSpec, tokenizer: Any, rows: list[dict[str, Any]], callbacks: Callbacks
+    spec: TrainSpec,
+    tokenizer: Any,
+    rows: list[dict[str, Any]],
+    callbacks: Callbacks,
+    reward: VerifiedReward,
 ) -> Any:
     """TRL's trainer over `rows`, one after the other."""
     from datasets import Dataset
@@ -82,7 +101,7 @@ def make_trainer(
     trainer = GRPOTrainer(
         model=load_model(spec),
         peft_config=adapter_config(spec),
-        reward_funcs=[verified_reward],
+        reward_funcs=[reward],
         args=GRPOConfig(
             **entry.common_arguments(spec),
             max_steps=planned_steps(settings),
@@ -135,15 +154,6 @@ def completions_per_rank(settings: RlvrSettings, ranks: int | None = None) -> in
     """Answers of one step that a rank samples: whole groups, so that it can compare them."""
     prompts = entry.rows_per_rank(settings.prompts_per_step, "rlvr.prompts_per_step", ranks)
     return prompts * settings.generations
-
-
-def verified_reward(
-    completions: list[Any], log_metric: Callable[[str, float], None], **columns: Any
-) -> list[float | None]:
-    """The project's reward, with the share of answers that got no verdict among the metrics."""
-    rewards = dsm_reward(completions=completions, **columns)
-    log_metric("no_verdict_rate", sum(reward is None for reward in rewards) / len(rewards))
-    return rewards
 
 
 if __name__ == "__main__":

@@ -210,6 +210,15 @@ class RlvrSettings(StageSettings):
     max_grad_norm: float = setting(
         1.0, position=9, gt=0, le=1000, description="Gradients are clipped to this norm"
     )
+    verifier_timeout_s: float = setting(
+        60.0,
+        position=9,
+        gt=0,
+        le=3600,
+        description="Longest time that the verdict on an answer may take; after it the answer has "
+        "no reward",
+        affects_output=False,
+    )
     rollouts: Literal["transformers", "vllm"] = setting(
         "transformers", position=10, description="What samples the answers (vllm: where installed)"
     )
