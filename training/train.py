@@ -24,6 +24,7 @@ from pydantic import field_validator, model_validator
 
 from training.base_model import hash_model, resolve_base_model
 from training.cluster.blacklist import Blacklist
+from training.cluster.hang import SectionLimits
 from training.cluster.job import Job, Launcher
 from training.cluster.recovery import Limits
 from training.cluster.render import SlurmOptions, write_script
@@ -239,6 +240,12 @@ class TrainConfig(StageConfig):
         position=30,
         ge=10,
         description="seconds in the queue before fewer nodes are asked for",
+        affects_output=False,
+    )
+    sections: SectionLimits = setting(
+        SectionLimits(),
+        position=30,
+        description="seconds without a word after which a rank counts as hanging",
         affects_output=False,
     )
 
@@ -470,6 +477,7 @@ class JobMaker:
             spares=config.spares,
             restarts=config.restarts,
             checkpoints=stage.checkpoints.resolve(),
+            sections=config.sections,
         )
 
     def dry_run(self, target: Path, data: Path) -> Path:

@@ -16,6 +16,7 @@ from training import checkpoints, metrics, phases
 from training.memory_watch import MemoryWatch
 from training.mfu import mfu_of
 from training.trainers import model_io
+from training.trainers.beats import beating
 from training.trainers.limits import HourLimit, evaluations_without_gain
 from training.trainers.save_interval import SaveSchedule
 from training.trainers.spec import TrainSpec
@@ -56,6 +57,7 @@ def make_callbacks(spec: TrainSpec, stop: StopRequest, *, epochs: float) -> Call
         _saving(spec, progress),
         _metrics(spec, progress, memory, epochs),
         _free_memory(spec),
+        beating(use_gpu=spec.use_gpu),
     ]
     return Callbacks(progress, added)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from training import checkpoints, phases
+from training.cluster.heartbeat import of_this_rank
 from training.cluster.job import EXIT_DONE, EXIT_NEVER_AGAIN, EXIT_RESUME
 from training.trainers.callbacks import Progress, rank, wait_for_all_ranks
 from training.trainers.disk_faults import explain
@@ -35,6 +36,7 @@ def main(train: Train) -> int:
     spec = TrainSpec.model_validate_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
     stop = StopRequest(spec.attempt_dir)
     stop.listen()
+    of_this_rank()  # says that setting up has begun
     if spec.result_file.exists():
         return EXIT_DONE
     try:
