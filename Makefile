@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 WORKSPACE ?= demo/workspace
+CHAOS ?= --short
 
 APT_TOOLS := iverilog bubblewrap yosys
 APT_OCR := tesseract-ocr tesseract-ocr-osd
@@ -11,7 +12,7 @@ APT_LINT := shellcheck
 APT_BROWSER := chromium
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-slurm serve browse test lint types unit bench lock clean
+.PHONY: help setup demo demo-slurm serve browse test lint types unit bench chaos lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}'
@@ -51,6 +52,10 @@ unit: setup
 bench: setup ## the short form of every benchmark; figures go to benchmarks/results
 	@deploy/setup apt $(APT_TOOLS) $(APT_OCR)
 	@$(PY) -m benchmarks.run_all
+
+chaos: setup ## faults in training on a real Slurm, the short form (needs root; CHAOS= for the long one)
+	@deploy/setup apt $(APT_SLURM)
+	@$(PY) -m benchmarks.chaos $(CHAOS)
 
 lock: setup ## resolve requirements.lock anew from pyproject.toml (torch stays out of it)
 	.venv/bin/uv pip compile -q pyproject.toml --all-extras --python-version 3.11 --no-header \

@@ -17,7 +17,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -90,9 +90,10 @@ class Report:
         """Add a figure."""
         self.figures.append(Figure(name, value, unit, target, peer, peer_value, published))
 
-    def finish(self) -> int:
-        """Print the table and write the file. Returns 1 when a target is missed."""
-        _print(self)
+    def finish(self, show: Callable[[Report], None] | None = None) -> int:
+        """Print the table (`show`: another one) and write the file. Returns 1 when a target is
+        missed."""
+        (show or _print)(self)
         name = f"{self.area}_{self.name}{'_short' if self.short else ''}.json"
         RESULTS.mkdir(exist_ok=True)
         publish.write_text(RESULTS / name, json.dumps(self._as_json(), indent=1) + "\n")

@@ -244,7 +244,7 @@ class TrainConfig(StageConfig):
     )
     sections: SectionLimits = setting(
         SectionLimits(),
-        position=30,
+        position=31,
         description="seconds without a word after which a rank counts as hanging",
         affects_output=False,
     )

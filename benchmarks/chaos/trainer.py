@@ -9,12 +9,14 @@ one, exit codes, `result.json`. The "weights" are a hash chained over the sample
 that a sample lost, repeated or out of order changes the end result. `ledger.jsonl` lists what each
 step trained on.
 
-A step's work is `step_s` of sleep: many ranks on two cores then disturb each other little, and
-what is measured is the recovery, not the machine.
+`faults/hang-<rank>` in the stage's folder makes that rank hang, once. A step's work is `step_s` of
+sleep: many ranks on two cores then disturb each other little, and what is measured is the recovery,
+not the machine.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
@@ -34,6 +36,7 @@ from training.cluster.job import EXIT_DONE, EXIT_RESUME, STOP_FILE
 from workspace import publish
 
 _CONNECT_S = 60.0
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Settings:
     hang_rank: int = -1
     hang_step: int = 0
     deaf: bool = False  # writes no heartbeats
+    survives: bool = False  # its agent's death, and goes on alone: a zombie
 
     def write(self, path: Path) -> Path:
         publish.write_json(path, asdict(self))
@@ -115,6 +119,10 @@ class Trainer:
         self.stopped = False
         for number in (signal.SIGTERM, signal.SIGUSR2):
             signal.signal(number, self._on_signal)
+        if settings.survives:
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
+            os.setsid()
+        self.parent = os.getppid()
         self.step, self.weights = self._resume()
         self.star = Star(self.rank, self.world_size)
 
@@ -125,7 +133,7 @@ class Trainer:
         self.beat.section(Section.STEP)
         while self.step < settings.steps:
             own_s = self._work(self.step + 1)
-            stop = self.star.all_reduce(int(self._asked_to_stop()))
+            stop = self._agree(int(self._asked_to_stop()))
             self.step += 1
             self._learn()
             self.beat.step(self.step, own_s)
@@ -143,9 +151,39 @@ class Trainer:
             raise ValueError(f"row {step * settings.samples_per_step} has no answer")
         if (self.rank, step) == (settings.hang_rank, settings.hang_step) and self._first_time():
             load_batch_for_ever()
+        fault = self.stage / "faults" / f"hang-{self.rank}"
+        if fault.exists():
+            fault.unlink()
+            load_batch_for_ever()
         slow = self.rank == settings.slow_rank and step > settings.slow_from
         time.sleep(settings.step_s * (1 + settings.slow_by * slow))
         return time.monotonic() - started
+
+    def _agree(self, value: int) -> int:
+        try:
+            return self.star.all_reduce(value)
+        except (EOFError, OSError):
+            if self.settings.survives and os.getppid() != self.parent:
+                self._haunt()
+            raise
+
+    def _haunt(self) -> None:
+        """As a writer whose node lost touch: save, say what came of it, and stay."""
+        while not self._replaced():
+            time.sleep(0.1)
+        self.star = Star(0, 1)
+        self.step += 1
+        try:
+            self._save()
+            said = "published"
+        except checkpoints.FencedError as error:
+            said = f"fenced: {error}"
+        publish.write_text(self.stage / f"zombie-{os.getpid()}", said)
+        load_batch_for_ever()
+
+    def _replaced(self) -> bool:
+        written = (self.attempt_dir / checkpoints.GENERATION_NAME).read_text(encoding="utf-8")
+        return int(written) > checkpoints.own_generation()
 
     def _first_time(self) -> bool:
         """Whether the hang has not struck yet: it is not to stop the run for good."""
@@ -161,7 +199,7 @@ class Trainer:
         if self.rank == 0:
             line = {
                 "step": self.step, "samples": rows, "attempt": self.attempt,
-                "generation": checkpoints.own_generation(), "time": time.time(),
+                "generation": checkpoints.own_generation(), "time": time.time(), "pid": os.getpid(),
             }  # fmt: skip
             with (self.stage / "ledger.jsonl").open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(line) + "\n")

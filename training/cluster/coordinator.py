@@ -178,7 +178,8 @@ class Coordinator:
         finally:
             self._dismiss()
             listener.close()
-            _end_step(step)
+            # srun would wait for the agent of a dead node until Slurm notices it.
+            _end_step(step, patience_s=0.3 if self._lost else 3.0)
 
     def _generations(self, active: list[str]) -> int:
         while True:
@@ -593,11 +594,11 @@ def _in_words(decision: Decision | None) -> str:
     return f"the job ends for the supervisor to go on: {decision.reason}"
 
 
-def _end_step(step: subprocess.Popen[bytes]) -> None:
-    """The agents leave by themselves; srun may wait for one on a dead node."""
+def _end_step(step: subprocess.Popen[bytes], *, patience_s: float) -> None:
+    """The agents leave by themselves, and their srun with them."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
-            step.wait(3.0)
+            step.wait(patience_s)
             return
         except subprocess.TimeoutExpired:
             step.send_signal(number)

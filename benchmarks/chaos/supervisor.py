@@ -1,0 +1,117 @@
+"""The real supervisor on the trainer without a model, as a process that can be killed.
+
+    python -m benchmarks.chaos.supervisor RUN.json
+
+Exit code 0: the stage is done; 3: given up, with the reason on standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from benchmarks.chaos.trainer import Settings
+from training.cluster.blacklist import Blacklist
+from training.cluster.hang import SectionLimits
+from training.cluster.job import Job
+from training.cluster.recovery import Limits
+from training.cluster.slurm import SlurmLauncher, SlurmOptions
+from training.run_record import StageFolder
+from training.supervise import Recovery, TrainProgress, Watch, run_stage
+from workspace import publish
+from workspace.errors import DsmError
+
+GIVEN_UP = 3
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """A run of one stage; `root` is runs/<run>/sft in a workspace."""
+
+    root: str
+    settings: Settings
+    nodes: int = 2
+    spares: int = 0
+    processes: int = 1
+    restarts: int = 100
+    time_limit_s: int = 3600
+    signal_lead_s: int = 60
+    max_attempts: int = 10
+    step_limit_s: float = 10.0
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def stage(self) -> Path:
+        return Path(self.root)
+
+    @property
+    def workspace(self) -> Path:
+        return self.stage.parents[2]
+
+    @property
+    def key(self) -> str:
+        return f"dsm-{self.stage.parent.name}-sft"
+
+    def write(self) -> Path:
+        path = self.stage.parent / "chaos.json"
+        publish.write_json(path, asdict(self))
+        self.settings.write(self.stage / "settings.json")
+        return path
+
+
+def read(path: Path) -> RunSettings:
+    values = json.loads(path.read_text(encoding="utf-8"))
+    return RunSettings(**{**values, "settings": Settings(**values["settings"])})
+
+
+def make_job(run: RunSettings, attempt: int, exclude_nodes: tuple[str, ...], nodes: int) -> Job:
+    attempt_dir = run.stage / "attempts" / str(attempt)
+    attempt_dir.mkdir(parents=True, exist_ok=True)
+    return Job(
+        key=f"{run.key}-{attempt}",
+        command=("-m", "benchmarks.chaos.trainer", str(run.stage / "settings.json")),
+        attempt_dir=attempt_dir,
+        nodes=nodes or run.nodes,
+        processes_per_node=run.processes,
+        time_limit_s=run.time_limit_s,
+        exclude_nodes=exclude_nodes,
+        spares=run.spares,
+        restarts=run.restarts,
+        checkpoints=run.stage / "checkpoints",
+        sections=SectionLimits(setup_s=60, step_s=run.step_limit_s, checkpoint_s=60),
+        environment={"PYTHONPATH": str(REPOSITORY), **run.environment},
+    )
+
+
+def supervise(run: RunSettings) -> None:
+    """To the end. Raises what `run_stage` raises."""
+    launcher = SlurmLauncher(SlurmOptions(signal_lead_s=run.signal_lead_s, cancel_grace_s=20))
+    recovery = Recovery(
+        limits=Limits(attempts=run.max_attempts, restarts=run.restarts),
+        worlds=(run.nodes,),
+        blacklist=Blacklist(run.workspace / "bad-nodes.jsonl"),
+    )
+    run_stage(
+        StageFolder(run.stage, "sft"),
+        launcher,
+        lambda attempt, exclude, nodes: make_job(run, attempt, exclude, nodes),
+        Watch(_say, lambda: False, 1.0),
+        recovery,
+    )
+
+
+def _say(progress: TrainProgress) -> None:
+    print(time.strftime("%X"), os.getpid(), progress.attempt, progress.state, progress.detail)
+
+
+if __name__ == "__main__":
+    try:
+        supervise(read(Path(sys.argv[1])))
+    except DsmError as error:
+        print(error, file=sys.stderr)
+        sys.exit(GIVEN_UP)
