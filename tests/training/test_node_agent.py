@@ -80,12 +80,13 @@ def test_a_killed_rank_is_reported_as_a_shell_would(tmp_path: Path) -> None:
 
 
 def test_the_death_is_reported_not_the_echo_of_it(tmp_path: Path) -> None:
-    """The other rank loses its peer and says so first."""
+    """The other rank loses its peer, and may be seen to end first."""
     source = (
-        "import os, time\n"
-        "if os.environ['RANK'] == '0': raise ConnectionError('Connection closed by peer')\n"
-        "time.sleep(0.3); raise ValueError('the reason')"
-    )
+        "import os, pathlib, time; here = pathlib.Path('dying')\n"
+        "if os.environ['RANK'] == '1': here.touch(); raise ValueError('the reason')\n"
+        "while not here.exists(): time.sleep(0.001)\n"
+        "raise ConnectionError('Connection closed by peer')"
+    ).replace("'dying'", repr(str(tmp_path / "dying")))
     run(tmp_path, "-c", source)
     assert first_failure(tmp_path)["error"] == "ValueError: the reason"
 
