@@ -52,6 +52,8 @@ class Demand(NamedTuple):
     rows_per_step: int
     adapter: AdapterSettings
     precision: Precision
+    keeps_reference: bool = False  # a second copy of the weights, in fp32
+    engine_share: float = 0.0  # of a GPU's memory, for what samples answers beside the trainer
 
 
 def demand_of(
@@ -70,7 +72,12 @@ def demand_of(
     else:
         length = settings.max_prompt_tokens + settings.max_new_tokens
         size = (length, settings.prompts_per_step * settings.generations)
-    return Demand(stage, settings.backend, *size, adapter, precision)
+    demand = Demand(stage, settings.backend, *size, adapter, precision)
+    if isinstance(settings, RlvrSettings) and settings.rollouts == "vllm":
+        shared = settings.vllm_mode == "colocate"
+        return demand._replace(engine_share=settings.vllm_memory_share if shared else 0.0)
+    reference = isinstance(settings, DpoSettings) and adapter.method == "full"
+    return demand._replace(keeps_reference=reference)
 
 
 def resolve_layout(
@@ -147,6 +154,10 @@ def plan_of(
         fused=demand.backend == "external",  # TRL and our loop run the model uncompiled
     )
     shape = read_shape(str(model))
+    taken = demand.engine_share * machine.memory_gib
+    if demand.keeps_reference:
+        taken += 4 * shape.parameters / 2**30
+    machine = machine.model_copy(update={"memory_gib": round(machine.memory_gib - taken, 1)})
     if settings.mode == "given":
         layout = _planned(settings)
         constants = load()
@@ -158,8 +169,9 @@ def plan_of(
         if candidate.layout.ep == 1 and _can(demand.backend, _translate(candidate.layout)):
             return candidate
     raise UserError(
-        f"{demand.stage}: the {demand.backend} trainer does {_ABLE.get(demand.backend, '')} alone, "
-        f"which does not fit {machine.gpus} x {machine.gpu.name} ({machine.memory_gib:g} GiB); "
+        f"{demand.stage}: the {demand.backend} trainer does {_ABLE.get(demand.backend, '')} "
+        f"alone, which does not fit {machine.gpus} x {machine.gpu.name} "
+        f"({machine.memory_gib:g} GiB each); "
         f"{best.layout.label} would. {_cure(demand)}"
     )
 

@@ -29,6 +29,7 @@ from training.trainers.settings import (
     AdapterSettings,
     CptSettings,
     DpoSettings,
+    EvaluationSettings,
     ExternalSettings,
     ParallelLayout,
     RlvrSettings,
@@ -288,6 +289,8 @@ def test_what_cannot_be_is_said_before_a_job(base: Path, tmp_path: Path) -> None
     for change, words in (
         ({"checkpoint_every_steps": 0}, "checkpoint_every_steps is 0"),
         ({"adapter": AdapterSettings(method="lora")}, "train all weights"),
+        ({"cpt": CptSettings(backend="external", max_hours=1)}, r"cpt\.max_hours"),
+        ({"evaluation": EvaluationSettings(every_steps=2, patience=1)}, r"evaluation\.patience"),
     ):
         with pytest.raises(UserError, match=words):
             rendered(tmp_path, base, make_spec(tmp_path, base, "cpt", external=named, **change))

@@ -57,6 +57,24 @@ def test_what_does_not_fit_names_the_cure() -> None:
         tiny.layout("cpt", "Llama-3.1-8B")
 
 
+def test_what_else_lies_in_memory_is_counted() -> None:
+    """A reference of 8.03 B weights in fp32 takes 29.9 GiB; a sampling engine its share."""
+    small = {"max_length": 512, "rows_per_step": 64}
+    roomy = {"gpu_memory_gib": 180}
+    sft = config(**NODE, parallelism=roomy, sft=small)
+    assert sft.layout("sft", "Llama-3.1-8B").dp_replicate == 8
+    dpo = config(**NODE, parallelism=roomy, dpo={"rows_per_step": 32, "max_length": 512})
+    with pytest.raises(UserError, match=r"150\.1 GiB each"):
+        dpo.layout("dpo", "Llama-3.1-8B")
+    answers = {"prompts_per_step": 8, "generations": 8, "max_prompt_tokens": 3072,
+               "max_new_tokens": 1024, "rollouts": "vllm"}  # fmt: skip
+    lora = {"method": "lora"}
+    config(**NODE, adapter=lora, rlvr=answers).layout("rlvr", "Llama-3.1-8B")
+    greedy = config(**NODE, adapter=lora, rlvr={**answers, "vllm_memory_share": 0.8})
+    with pytest.raises(UserError, match=r"GiB"):
+        greedy.layout("rlvr", "Llama-3.1-8B")
+
+
 def test_an_unknown_gpu_is_named() -> None:
     with pytest.raises(UserError, match="abacus"):
         config(**NODE, parallelism={"gpu": "abacus"})

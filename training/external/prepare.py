@@ -81,6 +81,11 @@ def prepare(
             f"adapter.method {spec.adapter.method}: external programs train all weights here; set "
             "full, or another backend"
         )
+    if spec.settings.max_hours or spec.keeps_best:
+        raise UserError(
+            f"external programs end at their last step: unset {spec.stage}.max_hours and "
+            "evaluation.patience, or choose another backend"
+        )
     program = program_of(spec.external, spec.stage)
     size = measure(spec if spec.parent.exists() else spec.model_copy(update={"parent": model}))
     work = Work(

@@ -165,8 +165,8 @@ def _saving(spec: TrainSpec, progress: Progress) -> Any:
             due = self._schedule.is_due(state.global_step, self._save_began - self._step_began)
             if control.should_training_stop:
                 # The model itself is published next, unless the run is to go on; a checkpoint
-                # would cost three times its size.
-                due = progress.stopped
+                # would cost three times its size. Hours that are used up cannot be trained again.
+                due = progress.stopped or progress.ended_by == "hours"
             control.should_save = due
 
         def on_evaluate(

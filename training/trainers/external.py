@@ -12,7 +12,8 @@ the program allows, what our own trainers give:
 - the weights of the last step become `<stage>/model/`, `result.json` last, exit code 0;
 - 93 only for what was found before the program started; its own exit code otherwise.
 
-Steps and losses stay in the program's own log.
+Steps and losses stay in the program's own log, and a program that hangs is not noticed: this
+process says that it is alive, which is all it knows.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from pathlib import Path
 
 from training import checkpoints
 from training.base_model import check_model_folder
+from training.cluster.heartbeat import Section, of_this_rank
 from training.cluster.job import EXIT_NEVER_AGAIN, EXIT_RESUME
 from training.external.prepare import program_of
 from training.external.program import LAUNCH_NAME, Launch, Program
@@ -101,8 +103,8 @@ class _Marks:
         if step <= self._marked:
             return
         self._marked = step
-        writer = checkpoints.writer_folder(spec.checkpoints, spec.attempt)
-        folder = writer / f"checkpoint-{step}"
+        unfinished = checkpoints.unfinished_folder(spec.checkpoints, spec.attempt)
+        folder = unfinished / f"checkpoint-{step}"
         folder.mkdir(parents=True, exist_ok=True)
         publish.write_json(folder / "program.json", {"program": self._program.name, "step": step})
         checkpoints.complete(
@@ -137,7 +139,9 @@ def _watch(
     process: subprocess.Popen[bytes], spec: TrainSpec, stop: StopRequest, marks: _Marks | None
 ) -> int | None:
     """The program's exit code, None when it was ended because a stop was asked for."""
+    beat = of_this_rank()
     while process.poll() is None:
+        beat.section(Section.STEP)  # alive; what the program itself does cannot be seen
         if stop.seen_here():
             print("stopping: the program does not save on request", file=sys.stderr)
             _end(process)
