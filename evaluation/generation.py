@@ -15,6 +15,7 @@ import gc
 import importlib.util
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -106,14 +107,14 @@ class Drawing:
     advance: Callable[[int], None] = lambda n: None
 
 
-class Journaled:
+class Journaled(ABC):
     """Put before an `lm_eval.api.model.LM`: answers from the journal, and fills it."""
 
     drawing: Drawing
 
+    @abstractmethod
     def seeded(self, requests: list[Any], keys: list[AnswerKey]) -> list[Any]:
         """The requests of one batch as the model is to answer them."""
-        raise NotImplementedError
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         model: Any = self

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browser_corpora import HOSTILE_NAME, SCRIPT
+from chromium import listen, open_chromium
 
 from corpus.browser.__main__ import main
 
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
-
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
 
 
 @pytest.fixture(scope="module")
@@ -59,28 +57,14 @@ def folder(hostile_workspace: Path, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture
 def page() -> Iterator[Page]:
     """A browser without a network beyond this machine, which fails on any complaint of the page."""
-    if not Path(CHROMIUM).exists():
-        pytest.skip(f"{CHROMIUM} is not installed")
-    from playwright.sync_api import sync_playwright
-
-    complaints: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with open_chromium() as browser:
         opened = browser.new_page(viewport={"width": 1280, "height": 800})
         opened.set_default_timeout(120_000)
-        opened.on("console", lambda message: complaints.append(message.text))
-        opened.on("pageerror", lambda error: complaints.append(str(error)))
-        opened.on("request", lambda request: _note_foreign(request.url, complaints))
+        complaints = listen(opened)
         yield opened
         title = opened.title()
-        browser.close()
     assert not complaints
     assert title != "owned"
-
-
-def _note_foreign(address: str, complaints: list[str]) -> None:
-    if not address.startswith(("http://127.0.0.1:", "file:///")):
-        complaints.append(f"asked for {address}")
 
 
 @pytest.mark.parametrize("form", ["served", "folder"])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from chromium import listen, open_chromium
 from scoring_inputs import make_row
 
 from evaluation.benchmarks import BENCHMARKS
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 HOSTILE = "</script><script>document.title='broken'</script><img src=x onerror=alert(1)> {{ 7*7 }}"
-CHROMIUM = Path("/usr/bin/chromium")
 
 
 def result_of(name: str, base: list[bool], tuned: list[bool], answer: str = "no") -> Any:
@@ -222,27 +222,18 @@ def test_a_kind_of_question_has_an_interval_of_its_own() -> None:
 @pytest.fixture
 def opened(summary: Summary, tmp_path: Path) -> Iterator[Callable[[list[dict[str, Any]]], Page]]:
     """Opens the report of some samples in a browser; fails on any complaint of the page."""
-    if not CHROMIUM.exists():
-        pytest.skip("Debian's chromium is not installed")
-    from playwright.sync_api import sync_playwright
-
-    complaints: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"]
-        )
+    complaints: list[list[str]] = []
+    with open_chromium() as browser:
 
         def open_report(samples: list[dict[str, Any]]) -> Page:
             write_report(tmp_path / "report.html", summary, samples)
             page = browser.new_page(viewport={"width": 1400, "height": 900})
-            page.on("pageerror", lambda error: complaints.append(str(error)))
-            page.on("console", lambda message: complaints.append(message.text))
+            complaints.append(listen(page))
             page.goto((tmp_path / "report.html").as_uri())
             return page
 
         yield open_report
-        browser.close()
-    assert complaints == []
+    assert not any(complaints)
 
 
 def counted(page: Page, text: str) -> None:

@@ -16,17 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from chromium import open_chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
 
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 PATIENCE_MS = 180_000
 SHOWN = ("report", "files", "counts", "progress", "slowest", "quarantine")
 RELOAD_MS = 30_000
@@ -60,16 +56,10 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def page() -> Iterator[Page]:
-    if not Path(CHROMIUM).exists():
-        pytest.skip(f"{CHROMIUM} is not installed")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with open_chromium() as browser:
         opened = browser.new_page(viewport={"width": 1400, "height": 1400})
         opened.set_default_timeout(PATIENCE_MS)
         yield opened
-        browser.close()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import networkx
 import pytest
+from chromium import listen, open_chromium
 from sample_corpus import SAMPLE, table, text, write_corpus
 
 from knowledge_graph.build import GraphConfig, plan, process, publish
@@ -72,7 +73,7 @@ def test_circles_do_not_overlap_and_are_placed_alike() -> None:
 
 @pytest.mark.browser
 def test_walk_through_the_page_by_keyboard(tmp_path: Path) -> None:
-    from playwright.sync_api import expect, sync_playwright
+    from playwright.sync_api import expect
 
     documents = {
         **SAMPLE,
@@ -82,19 +83,9 @@ def test_walk_through_the_page_by_keyboard(tmp_path: Path) -> None:
     }
     workspace = write_corpus(tmp_path, documents)
     stage.run(GraphConfig(workspace=tmp_path, min_mentions=1), plan, process, publish)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
-        )
+    with open_chromium() as browser:
         page = browser.new_page()
-        errors: list[str] = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on(
-            "request",
-            lambda request: (
-                errors.append(request.url) if not request.url.startswith("file:") else None
-            ),
-        )
+        complaints = listen(page)
         page.goto((workspace.graph / "explorer.html").as_uri())
         expect(page.locator("svg .bubble").first).to_be_visible()
         page.keyboard.press("/")
@@ -118,5 +109,4 @@ def test_walk_through_the_page_by_keyboard(tmp_path: Path) -> None:
         expect(panel.locator("h2")).to_have_text("What these documents are about")
         page.reload()
         expect(panel.locator("h2")).to_have_text("What these documents are about")
-        assert errors == []
-        browser.close()
+    assert complaints == []
