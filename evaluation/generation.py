@@ -126,6 +126,11 @@ class Journaled(ABC):
     def loglikelihood(
         self, requests: list[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
+        model: Any = self
+        # lm-eval's own tasks are cut as it cuts them, for scores like those that others publish.
+        ours = [request for request in requests if "row_id" in request.doc]
+        tokens = [len(model.tok_encode("".join(request.args))) for request in ours]
+        _refuse_too_long(ours, tokens, model.max_length)
         lengths = [len(request.args[0]) + len(request.args[1]) for request in requests]
         texts = self._through_journal(requests, answer_keys(requests), lengths, "loglikelihood")
         return [(float(value), bool(greedy)) for value, greedy in map(json.loads, texts)]
@@ -206,7 +211,8 @@ def _start_vllm(folder: Path, dtype: str) -> Any:
 def _refuse_too_long(requests: Sequence[Any], lengths: Sequence[int], context: int) -> None:
     """lm-eval would cut such a prompt from the left, and with it what is asked."""
     for request, length in zip(requests, lengths, strict=True):
-        room = context - request.args[1].get("max_gen_toks", 0)
+        asked = request.args[1]
+        room = context - (asked.get("max_gen_toks", 0) if isinstance(asked, dict) else 0)
         if length > room:
             raise UserError(
                 f"row {answer_keys([request])[0].row_id}: a prompt of {length} tokens does not "

@@ -7,7 +7,9 @@ DIR is the benchmark as upstream publishes it. answers.jsonl: `task_id`, `sample
 verdicts.jsonl: `task_id`, `sample`, `verdict`, `detail`, where a pass is exactly `pass`. Exit code
 0: all answers have a verdict; 1: some have none, they are listed, run again; 2: bad usage.
 
-A killed run continues where it was. Not covered: making the answers.
+`--workspace W --model LABEL` also publishes the result in a workspace, as `python -m flows.score`
+does, and writes its leaderboard. A killed run continues where it was. Not covered: making the
+answers.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,13 +27,14 @@ from evaluation.benchmarks.verilog.cache import Cache, default_folder
 from evaluation.benchmarks.verilog.errata import PATH, Errata, read_errata
 from evaluation.benchmarks.verilog.grader import VERSION
 from evaluation.benchmarks.verilog.problems import READERS, Problem, read_benchmark
-from evaluation.benchmarks.verilog.public_set import require_simulator
+from evaluation.benchmarks.verilog.public_set import BenchSet, require_simulator
 from evaluation.benchmarks.verilog.run import Graded, grade_answers
 from evaluation.benchmarks.verilog.self_test import self_test
 from evaluation.benchmarks.verilog.summary import Summary
 from evaluation.verifiers import sandbox
 from evaluation.verifiers.verilog import tool_version
 from workspace.errors import DsmError, UserError
+from workspace.paths import Workspace
 from workspace.progress import bar, log_lines
 
 
@@ -63,6 +67,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--cache", type=Path, default=default_folder(), help="folder of verdicts by content"
     )
+    parser.add_argument(
+        "--workspace", type=Path, metavar="DIR", help="put the result on this one's leaderboard"
+    )
+    parser.add_argument("--model", metavar="LABEL", help="who made the answers, with --workspace")
     return parser
 
 
@@ -96,7 +104,9 @@ def grade(options: argparse.Namespace) -> Summary:
     for flag, value in (("--workers", options.workers), ("--samples", options.samples)):
         if value is not None and value < 1:
             raise UserError(f"{flag} must be at least 1")
+    started = time.monotonic()
     problems = read_benchmark(name, Path(place))
+    board = _benchmark_of_board(options, name, Path(place))
     errata = read_errata(options.errata)
     answers = read_answers(options.answers, problems.keys())
     verdicts = Verdicts(options.out)
@@ -123,7 +133,33 @@ def grade(options: argparse.Namespace) -> Summary:
         from workspace import publish
 
         publish.write_text(options.json, summary.model_dump_json(indent=1) + "\n")
+    if board is not None and summary.complete:
+        from evaluation.graded_elsewhere import only, publish_graded
+
+        publish_graded(
+            Workspace(options.workspace),
+            options.model,
+            only(board, scored),
+            answers,
+            graded.lines,
+            samples=summary.samples_per_problem,
+            source=options.answers.resolve(),
+            seconds=time.monotonic() - started,
+        )
     return summary
+
+
+def _benchmark_of_board(options: argparse.Namespace, name: str, source: Path) -> BenchSet | None:
+    """The problems as `flows.score` has them; None when no leaderboard is wanted."""
+    if options.workspace is None and options.model is None:
+        return None
+    if options.workspace is None or options.model is None:
+        raise UserError("--workspace and --model go together")
+    if options.no_errata or options.errata != PATH:
+        raise UserError("--workspace: a leaderboard has this project's errata; leave the flag out")
+    from evaluation.graded_elsewhere import ranked_benchmark
+
+    return ranked_benchmark(name, source, options.cache, options.model)
 
 
 def _summarise(

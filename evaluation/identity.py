@@ -16,7 +16,7 @@ from evaluation.results import BenchmarkResult
 
 _Named = tuple[tuple[str, str], ...]
 # Temperature decides about drawn answers alone: the others are the most probable ones.
-_ANSWERING = ("max_answer_tokens", "temperature")
+_ANSWERING = ("max_answer_tokens", "temperature", "answers")
 
 
 class Identity(BaseModel):

@@ -92,13 +92,18 @@ def _split_label(spec: str) -> tuple[str, str]:
     label, separator, rest = spec.partition("=")
     if not separator or "/" in label:
         return "", spec
-    if not _LABEL.fullmatch(label):
-        raise UserError(
-            f"model {spec!r}: a label is 1 to 64 letters, digits, blanks and . : + @ _ -"
-        )
+    check_label(label)
     if not rest:
         raise UserError(f"model {spec!r}: nothing follows the label")
     return label, rest
+
+
+def check_label(label: str) -> None:
+    """Raises `UserError` for what no model may be called."""
+    if not _LABEL.fullmatch(label):
+        raise UserError(
+            f"model {label!r}: a label is 1 to 64 letters, digits, blanks and . : + @ _ -"
+        )
 
 
 def _resolve(workspace: Workspace, spec: str) -> ScoredModel:

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from evaluation.benchmarks import BENCHMARKS, SHORT_NAMES
+from evaluation.benchmarks.choices import Choosing, choices_apart
 from evaluation.benchmarks.harness_tasks import read_harness_set, task_manager
 from evaluation.benchmarks.local_set.reader import read_local_set
 from evaluation.benchmarks.problem_set import ProblemSet, choose, hash_rows
@@ -50,6 +51,7 @@ SAMPLES: Final = pa.schema(
         ("detail", pa.string()),
         ("official", pa.string()),  # upstream's own verdict: pass or why not; null: has none
         ("output", pa.string()),  # the end of what compiler and simulator printed
+        ("normalised", pa.float64()),  # score of the likeliest choice for its length; null: none
         ("mentions", pa.bool_()),  # the reference stands in the answer as whole words
         ("task", pa.string()),
         ("difficulty", pa.int32()),
@@ -97,10 +99,17 @@ def parse_wanted(text: str) -> Wanted:
 
 
 def read_problem_sets(
-    workspace: Workspace, dataset: str, benchmarks: Sequence[str], *, limit: int | None, seed: int
+    workspace: Workspace,
+    dataset: str,
+    benchmarks: Sequence[str],
+    *,
+    limit: int | None,
+    seed: int,
+    choosing: Choosing = "generation",
 ) -> Problems:
     """The problems of each benchmark, sorted by row id; `limit` takes a seeded choice of each.
 
+    `choosing` says how questions with choices are asked (`benchmarks.choices`).
     Raises `UserError` (`MissingInputError` without a data set) naming what is missing.
     """
     wanted = [parse_wanted(text) for text in benchmarks]
@@ -123,6 +132,8 @@ def read_problem_sets(
         else:
             _refuse_misspelt(name, source)
             sets.append(read_harness_set(name, source, limit=limit, seed=seed))
+    if choosing == "likelihood":
+        sets = choices_apart(sets)
     empty = tuple(name for name in of_rows if not rows[name])
     return Problems(tuple(sets), homeless, key, empty)
 

@@ -170,6 +170,8 @@ def _metrics(
             values = _asked(graded[0], rows[row_id]["answer"])
         else:
             values = {benchmark.headline: graded[0].score or 0.0}
+            if graded[0].normalised is not None:
+                values["acc_norm"] = graded[0].normalised
         for metric, value in values.items():
             found.setdefault(metric, {})[row_id] = value
     return dict(sorted(found.items(), key=lambda item: item[0].startswith("official_")))

@@ -16,28 +16,18 @@ of graders, simulator and libraries. Not covered: promotion (`evaluation.gate`).
 from __future__ import annotations
 
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.metadata import version as library_version
+from collections.abc import Callable, Sequence
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from evaluation.benchmarks.problem_set import ProblemSet
+from evaluation.evaluation_files import Settings, without_verdict, write_evaluation
 from evaluation.journal import Journal
 from evaluation.models import ScoredModel
-from evaluation.problems import SAMPLES, Problems
-from evaluation.publication import sample_rows, summary_of
-from evaluation.report import write_report
-from evaluation.results import BenchmarkResult, Origin, summarise
+from evaluation.results import BenchmarkResult
 from evaluation.score_config import ScoreConfig
 from evaluation.shard import Running, ShardResult, run_shard
 from evaluation.survey import STAGE, Survey, journal_path, take_survey
-from evaluation.verifiers import sandbox, verilog
-from workspace import publish as atomic
 from workspace import registry
 from workspace.locking import stage_lock
-from workspace.manifest import Manifest, code_version, describe_file, now, write_manifest
+from workspace.manifest import Manifest, write_manifest
 from workspace.paths import Workspace
 from workspace.progress import Progress, quiet
 from workspace.stage import Shard, ShardReport, StagePlan, StageResult, run
@@ -63,7 +53,7 @@ def process(config: ScoreConfig, shard: Shard, progress: Progress = quiet) -> Sh
     return ShardReport(
         shard.index,
         counts={"answers": len(graded), "passed": sum(one.passed for one in graded)},
-        rejects=_without_verdict([result]),
+        rejects=without_verdict([result]),
         seconds=result.seconds,
     )
 
@@ -90,78 +80,18 @@ def _run(
 def publish(config: ScoreConfig, plan: StagePlan) -> Manifest:
     """Merge the shards, which must be done, into results, samples and the report."""
     survey = take_survey(config)
-    scored, problems = survey.models, survey.problems
+    workspace = Workspace(config.workspace)
     done = {shard.items: _run(config, survey, shard, lambda n: None) for shard in plan.shards}
-    results = [
-        summarise(
-            found.benchmark,
-            found.rows,
-            {model.label: done[model.label, found.benchmark.name].answers for model in scored},
-            ks=config.ks,
-            seed=config.seed,
-            seconds={
-                model.label: round(done[model.label, found.benchmark.name].seconds, 1)
-                for model in scored
-            },
-            origin=_origin(found),
-        )
-        for found in problems.sets
-    ]
-    samples = sample_rows(Workspace(config.workspace), problems, scored, done)
-    summary = summary_of(config.dataset if problems.dataset_key else "", plan, scored, results)
-    folder = plan.directory
-    atomic.write_json(folder / "results.json", summary.model_dump(mode="json"))
-    with atomic.atomic_path(folder / "samples.parquet") as path:
-        pq.write_table(pa.Table.from_pylist(samples, schema=SAMPLES), path, compression="zstd")
-    write_report(folder / "report.html", summary, samples)
-    _record_scores(Workspace(config.workspace), scored, results)
-    manifest = _manifest(config, plan, problems, done, len(samples))
-    write_manifest(folder, manifest)
+    settings = Settings(
+        config.fingerprint(), config.output_settings(), config.dataset, config.ks, config.seed
+    )
+    manifest, results = write_evaluation(
+        workspace, plan, survey.models, survey.problems, done, settings
+    )
+    _record_scores(workspace, survey.models, results)
+    write_manifest(plan.directory, manifest)
     shutil.rmtree(plan.work, ignore_errors=True)
     return manifest
-
-
-def _origin(problems: ProblemSet) -> Origin:
-    tools = {"lm-eval": library_version("lm-eval")}
-    if problems.benchmark.sampled:
-        tools |= {"simulator": verilog.tool_version(), "sandbox": sandbox.level()}
-    return Origin(problems.data_hash, problems.grader_version, tools, problems.prepare())
-
-
-def _manifest(
-    config: ScoreConfig,
-    plan: StagePlan,
-    problems: Problems,
-    done: Mapping[tuple[str, ...], ShardResult],
-    answers: int,
-) -> Manifest:
-    folder = plan.directory
-    rows = {found.benchmark.name: len(found.rows) for found in problems.sets}
-    rejects = _without_verdict(done.values())
-    if problems.without_benchmark:
-        rejects["no_benchmark"] = problems.without_benchmark
-    return Manifest(
-        stage=STAGE,
-        key=plan.key,
-        fingerprint=config.fingerprint(),
-        settings=config.output_settings(),
-        inputs=plan.inputs,
-        code_version=code_version(),
-        counts_in={f"problems {name}": count for name, count in rows.items()},
-        counts_out={"answers": answers},
-        rejects=rejects,
-        notes={
-            "models": sorted({shard.items[0] for shard in plan.shards}),
-            "sandbox": sandbox.level(),
-        },
-        seconds=round(sum(result.seconds for result in done.values()), 1),
-        created=now(),
-        files=[
-            describe_file(folder, folder / "results.json"),
-            describe_file(folder, folder / "samples.parquet", answers),
-            describe_file(folder, folder / "report.html"),
-        ],
-    )
 
 
 def _record_scores(
@@ -182,15 +112,3 @@ def run_score(config: ScoreConfig, progress: Progress = quiet) -> StageResult:
     """Plan, process and publish in this process, with the stage's lock held."""
     with stage_lock(Workspace(config.workspace), STAGE):
         return run(config, plan, process, publish, progress)
-
-
-def _without_verdict(results: Iterable[ShardResult]) -> dict[str, int]:
-    """Answers without a verdict, by reason."""
-    counts = Counter(
-        one.outcome
-        for result in results
-        for answers in result.answers.values()
-        for one in answers
-        if one.score is None
-    )
-    return dict(sorted(counts.items()))

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import field_validator
 
 from evaluation.benchmarks import DEFAULT_BENCHMARKS
+from evaluation.benchmarks.choices import Choosing
 from evaluation.benchmarks.tasks import Sampling
 from evaluation.benchmarks.verilog.public_set import PUBLIC
 from evaluation.endpoint import Api, Calling
@@ -107,6 +108,12 @@ class ScoreConfig(StageConfig):
         le=20,
         description="tries of a request that fails in passing (lost connection, 429, 5xx)",
         affects_output=False,
+    )
+    choice: Choosing = setting(
+        "generation",
+        position=20,
+        description="how questions with choices are asked: generation of an answer, or likelihood "
+        "of each choice, which needs model folders",
     )
 
     @field_validator("benchmarks")

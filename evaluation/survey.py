@@ -48,7 +48,12 @@ def take_survey(config: ScoreConfig) -> Survey:
     """Read it. Raises `MissingInputError` without a data set or a model, `UserError` for others."""
     workspace = Workspace(config.workspace)
     problems = read_problem_sets(
-        workspace, config.dataset, config.benchmarks, limit=config.limit, seed=config.seed
+        workspace,
+        config.dataset,
+        config.benchmarks,
+        limit=config.limit,
+        seed=config.seed,
+        choosing=config.choice,
     )
     wanted = config.models or (f"base:{config.name}", config.name)
     scored = [

@@ -24,7 +24,7 @@ class Benchmark:
     """One lm-eval task; `sampled` ones draw several answers a problem and report pass@k.
 
     `has_official` ones also have the verdict of upstream's own rules. `headline` is the metric of
-    one that is neither ours nor sampled.
+    one that is neither ours nor sampled. `by_likelihood` ones generate nothing.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Benchmark:
     sampled: bool
     has_official: bool = False
     headline: str = "accuracy"
+    by_likelihood: bool = False
 
     @property
     def metric(self) -> str:

@@ -32,6 +32,7 @@ class Graded(NamedTuple):
     detail: str
     official: str | None = None  # "pass" or why upstream's own rules refuse it; None: has none
     output: str = ""  # the end of what compiler and simulator printed
+    normalised: float | None = None  # score of the likeliest choice for its length; None: has none
 
     @property
     def passed(self) -> bool:

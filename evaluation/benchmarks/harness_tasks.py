@@ -78,7 +78,8 @@ def _graded(sample: Mapping[str, Any], metric: str) -> Graded:
     if not 0 <= value <= 1:
         raise UserError(f"lm-eval's {metric} of a document is {value}, not from 0 to 1")
     outcome = {0.0: "mismatch", 1.0: "pass"}.get(value, "partial")
-    return Graded(_answer(sample), value, outcome, "")
+    normalised = sample.get("acc_norm") if metric == "acc" else None
+    return Graded(_answer(sample), value, outcome, "", normalised=normalised)
 
 
 def _answer(sample: Mapping[str, Any]) -> str:

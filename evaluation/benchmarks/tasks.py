@@ -84,8 +84,9 @@ def write_task(
             "data_files": {"test": str(data)},
             "cache_dir": str((folder / "cache").resolve()),
         },
-        "generation_kwargs": generation_settings(benchmark, sampling),
     }
+    if not benchmark.by_likelihood:
+        task["generation_kwargs"] = generation_settings(benchmark, sampling)
     if benchmark.sampled:
         task["repeats"] = sampling.samples
         task["metric_list"] = [

@@ -9,7 +9,7 @@ list of all choices, fails.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import NamedTuple
 
 from evaluation.verifiers import ground_truth as truths
 from evaluation.verifiers.extraction import final_answer, normalise
@@ -20,31 +20,40 @@ _LETTER = re.compile(
 )
 
 
+class Question(NamedTuple):
+    """The right letter, in upper case, and the choices as they are written, none when not given."""
+
+    letter: str
+    choices: list[str]
+
+
+def read_question(ground_truth: str) -> Question:
+    """What a ground truth says. Raises `UserError` when it has another shape."""
+    truth = truths.load("choice", ground_truth)
+    letter = truths.text("choice", truth, "letter").strip()
+    if not re.fullmatch("[A-Za-z]", letter):
+        truths.wrong("choice", "letter", "one letter", letter)
+    letter = letter.upper()
+    if "choices" not in truth:
+        return Question(letter, [])
+    choices = truths.texts("choice", truth, "choices")
+    if ord(letter) - ord("A") >= len(choices):
+        truths.wrong("choice", "letter", f"one of the {len(choices)} choices", letter)
+    return Question(letter, choices)
+
+
 def verify(ground_truth: str, answer: str) -> Verdict:
     """Verdict of `answer`. Raises `UserError` when the ground truth has another shape."""
-    truth = truths.load("choice", ground_truth)
-    letter = truths.text("choice", truth, "letter").strip().casefold()
-    choices = _choices(truth, letter)
+    letter, choices = read_question(ground_truth)
     found = final_answer(answer)
     if isinstance(found, Verdict):
         return found
-    said = _chosen(normalise(found.text), choices)
+    said = _chosen(normalise(found.text), [normalise(choice) for choice in choices])
     if said is None:
         return Verdict(0.0, "no_answer", f"names no single choice: {found.text[:80]!r}")
-    if said == letter:
+    if said.upper() == letter:
         return Verdict(1.0, "pass")
     return Verdict(0.0, "mismatch", f"chose {said.upper()}")
-
-
-def _choices(truth: dict[str, Any], letter: str) -> list[str]:
-    if not re.fullmatch("[a-z]", letter):
-        truths.wrong("choice", "letter", "one letter", letter)
-    if "choices" not in truth:
-        return []
-    choices = [normalise(item) for item in truths.texts("choice", truth, "choices")]
-    if ord(letter) - ord("a") >= len(choices):
-        truths.wrong("choice", "letter", f"one of the {len(choices)} choices", letter)
-    return choices
 
 
 def _chosen(said: str, choices: list[str]) -> str | None:

@@ -6,9 +6,11 @@ import json
 import re
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from scoring_inputs import STEP as NAME
 from scoring_inputs import STEP_BODY as BODY
@@ -21,10 +23,12 @@ from evaluation.benchmarks.verilog import grader, self_test
 from evaluation.benchmarks.verilog.cache import Cache
 from evaluation.benchmarks.verilog.errata import read_errata
 from evaluation.benchmarks.verilog.problems import Problem, read_benchmark
+from evaluation.benchmarks.verilog.public_set import read_public_set
 from evaluation.benchmarks.verilog.recording import recording_bench
 from evaluation.verifiers import sandbox
 from evaluation.verifiers.verdict import Verdict
 from workspace.errors import UserError
+from workspace.paths import Workspace
 
 pytestmark = pytest.mark.skipif(
     shutil.which("iverilog") is None, reason="iverilog is not installed"
@@ -282,6 +286,64 @@ def upstream_passes(problem: Problem, code: str, folder: Path) -> bool:
         ["prlimit", "--cpu=20", "vvp", "-n", "b"], cwd=folder, capture_output=True, check=False
     )
     return re.search(rb"^Mismatches: 0 in \d+ samples", ran.stdout, re.MULTILINE) is not None
+
+
+def test_a_result_stands_on_the_leaderboard_with_what_it_may_be_compared_with(
+    tmp_path: Path,
+) -> None:
+    run = Run(tmp_path, write_step_benchmark(tmp_path / "two", problems=2))
+    workspace = Workspace(tmp_path / "ws")
+    flags = ("--samples", "2", "--workspace", str(workspace.root), "--model")
+    rows = answers(RIGHT, f"\ud800{WRONG}")
+    assert run(rows, *flags, "ours") == 0
+    assert run(rows, *flags, "ours") == 0  # the same answers make the same evaluation
+    assert run(answers(RIGHT, RIGHT), *flags, "theirs") == 0
+    board = json.loads(workspace.leaderboard.with_suffix(".json").read_text())
+    audited, official = board["groups"]
+    # Two problems of two samples, the second problem without any answer.
+    for group in (audited, official):
+        assert [(r["model"], r["score"]["value"]) for r in group["rows"]] == [
+            ("theirs", 0.5), ("ours", 0.25),
+        ]  # fmt: skip
+    measured = audited["measured"]
+    summary = run.summary()
+    assert dict(measured["tool_versions"]) == {
+        "simulator": summary["simulator"], "sandbox": summary["sandbox"],
+    }  # fmt: skip
+    assert measured["grader_version"].startswith(f"{grader.VERSION}, errata ")
+    assert measured["answering"] == [["answers", "made elsewhere"]]
+    of_flow = read_public_set(V2, run.benchmark, limit=None, seed=0, cache=tmp_path / "cache")
+    assert measured["data_hash"] == of_flow.data_hash
+    evaluation = workspace.evaluations / audited["rows"][1]["evaluation"]
+    outcomes = Counter(
+        row["outcome"] for row in pq.read_table(evaluation / "samples.parquet").to_pylist()
+    )
+    assert outcomes == {"pass": 1, "mismatch": 1, "no_answer": 2}
+
+    assert run(answers(RIGHT), "--only-answered", *flags[2:], "ours") == 0
+    board = json.loads(workspace.leaderboard.with_suffix(".json").read_text())
+    assert len(board["groups"]) == 4, "fewer problems are another benchmark"
+
+
+def test_a_place_on_the_leaderboard_is_refused_or_left_empty_for_its_reason(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace = run.folder / "ws"
+    wanted = ("--workspace", str(workspace), "--model", "ours")
+    for flags, said in (
+        (wanted[:2], "go together"),
+        (wanted[2:], "go together"),
+        ((*wanted[:3], "a/b"), "a label is"),
+        ((*wanted, "--no-errata"), "errata"),
+    ):
+        assert run(answers(RIGHT), *flags) == 2
+        assert said in capsys.readouterr().err
+    monkeypatch.setattr(
+        grader.ProblemGrader, "judge", lambda *_: grader.Judgement("infra:wall", "", "infra:wall")
+    )
+    monkeypatch.setattr(grade, "self_test", lambda: None)
+    assert run(answers(RIGHT), *wanted) == 1
+    assert not workspace.exists(), "a run without every verdict has no score"
 
 
 def test_the_benchs_print_cannot_be_forged_in_rtllm(shared_data: Path, tmp_path: Path) -> None:

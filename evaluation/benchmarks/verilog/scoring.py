@@ -52,14 +52,15 @@ def grade(responses: Sequence[Sequence[str]], docs: Sequence[dict[str, Any]]) ->
     graded: dict[str, list[str]] = {doc["row_id"]: [] for doc in docs}
     for answer in answers:
         key = (answer.task_id, answer.sample)
-        one = _graded(answer.text, lines[key]) if key in lines else _without(answer, infra[key])
+        one = graded_line(answer.text, lines[key]) if key in lines else _without(answer, infra[key])
         if not has_rules(place["benchmark"]):
             one = one._replace(official=None)
         graded[answer.task_id].append(json.dumps(one))
     return [graded[doc["row_id"]] for doc in docs]
 
 
-def _graded(text: str, line: VerdictLine) -> Graded:
+def graded_line(text: str, line: VerdictLine) -> Graded:
+    """An answer with its verdict as all benchmarks have them."""
     score = float(line.verdict == "pass")
     return Graded(text, score, line.verdict, line.detail, line.official, line.output)
 
