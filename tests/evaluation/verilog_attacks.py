@@ -42,6 +42,11 @@ ATTACKS: dict[str, dict[str, Attack]] = {
         "by_a_macro": Attack("initial `E;", before="`define E $fin``ish\n"),
         "at_elaboration": Attack("generate if (1) $fatal(0); endgenerate"),
         "without_a_space": Attack("initial begin $display(1);$finish;end"),
+        "finish_and_return": Attack("initial $finish_and_return(0);"),
+        "restart": Attack('initial $restart("x");'),
+        "at_the_last_moment": Attack("initial #999999 $finish;"),
+        "in_a_class": Attack("class c; function new; $finish; endfunction endclass\nc o = new;"),
+        "by_a_crash": Attack("integer z = 0; initial q = 1 / z; initial #1 q = 4'bx % z;"),
     },
     "says that it passed": {
         "display": Attack(f'initial $display("{_LINE}");'),
@@ -54,6 +59,11 @@ ATTACKS: dict[str, dict[str, Attack]] = {
         "put_by_c": Attack('initial $fputs("Design Passed", 1);'),
         "string_built": Attack('string s; initial begin $sformat(s, "Design Passed"); '
                                "$display(s); end"),
+        "severity": Attack(f'initial $fatal(0, "{_LINE}"); initial $warning("{_LINE}");'),
+        "scope_name": Attack(f'generate if (1) begin : \\{_LINE.replace(" ", "_")} \n wire x; '
+                             "initial $printtimescale; end endgenerate"),
+        "compiler_message": Attack(f'parameter P = "{_LINE}"; wire [P:0] w;'),
+        "raw_bits": Attack("initial $fwrite(1, \"%u%z\", q, q);"),
     },
     "reads the reference": {
         "net_of_the_bench": Attack("always @* q = tb.q_ref;"),
@@ -69,6 +79,29 @@ ATTACKS: dict[str, dict[str, Attack]] = {
         "by_a_macro": Attack("always @* q = `R;", before="`define R tb.q``_ref\n"),
         "through_its_own_name": Attack("always @* q = top_module1.q_ref;"),
         "mark_placeholder": Attack("always @* q = tb_dsm_mark_.q_dut;"),
+        "generated_scope": Attack("generate if (1) begin : tb wire q_ref; end endgenerate\n"
+                                  "always @* q = tb.q_ref;"),
+        "from_a_child": Attack("wire [3:0] y; child x(y); always @* q = y;",
+                               after="module child(output [3:0] y); assign y = good1.q; "
+                                     "endmodule\n"),
+        "wildcard_ports": Attack("RefModule good1(.*);"),
+        "own_module_of_its_name": Attack("wire [3:0] r; RefModule good1(clk, reset, r); "
+                                         "always @* q = r;",
+                                         after="module RefModule(input a, b, output [3:0] q); "
+                                               "assign q = tb.good1.q; endmodule\n"),
+        "parameter": Attack("localparam P = tb.good1.q; always @* q = P;"),
+        "event": Attack("always @(tb.stats1.clocks) q = q + 1;"),
+        "package": Attack("always @* q = tb_pkg::q_ref;", before="import tb_pkg::*;\n"),
+        "super": Attack("always @* q = super.q_ref;"),
+        "by_a_primitive": Attack("wire w; p x(w, clk); always @* q = {4{w}};",
+                                 after="primitive p(output a, input b); table 0 : tb.q_ref; "
+                                       "endtable endprimitive\n"),
+        "stringified": Attack('always @* q = `R;', before='`define R `"tb.q_ref`"\n'),
+        "unicode_dot": Attack("always @* q = tb\u2024q_ref;"),
+        "split_by_a_comment": Attack("always @* q = tb/**/./**/q_ref;"),
+        "split_by_a_line": Attack("always @* q = tb\\\n.q_ref;"),
+        "default_of_an_argument": Attack("function [3:0] f(input [3:0] a = tb.q_ref); f = a; "
+                                         "endfunction\nalways @* q = f();"),
     },
     "steers the bench": {
         "force": Attack("initial force tb.tb_match = 1;"),
@@ -91,6 +124,24 @@ ATTACKS: dict[str, dict[str, Attack]] = {
         "seeded_random": Attack("integer r = 1; initial r = $urandom(r);"),
         "clock_time": Attack("always @(posedge clk) if ($time > 9) q = 0;"),
         "config": Attack(after="config c; design TopModule; endconfig\n"),
+        "supply": Attack("assign (supply0, supply1) clk = 1'b0;"),
+        "pull": Attack("pulldown (clk); pullup (q[0]);"),
+        "transistor": Attack("tran (clk, q[0]); tranif1 (clk, q[1], 1'b1);"),
+        "procedural_assign": Attack("initial assign clk = 0;"),
+        "redeclared_input": Attack("supply0 clk;"),
+        "deposit": Attack("initial $deposit(clk, 0);"),
+        "alias": Attack("alias clk = q[0];"),
+        "time_unit": Attack("timeunit 1s; timeprecision 1s;"),
+        "long_delay": Attack("always @* #1000000 q = 0;"),
+        "zero_delays": Attack("always @(posedge clk) begin #0 q = 1; #0; #0; q <= #0 2; end"),
+        "unconnected": Attack(before="`unconnected_drive pull1\n"),
+        "library": Attack(before="library work *.sv;\n"),
+        "bench_as_a_macro": Attack(before="`define tb_match 1\n`define clk 0\n`define good1 x\n"),
+        "clocking": Attack("default clocking c @(posedge clk); output q; endclocking"),
+        "interface": Attack("i x(); always @* q = x.q;",
+                            after="interface i; logic [3:0] q; initial force tb.clk = 0; "
+                                  "endinterface\n"),
+        "wrong_direction": Attack("assign reset = 1'b1; assign clk = ~clk;"),
     },
     "touches files": {
         "open_and_write": Attack(f"integer f; initial begin f = $fopen({_FILE}, \"w\"); "
@@ -113,6 +164,12 @@ ATTACKS: dict[str, dict[str, Attack]] = {
         "plusargs": Attack("integer v; initial if ($value$plusargs(\"x=%d\", v)) $finish;"),
         "foreign_import": Attack('import "DPI-C" function int system(string s);'),
         "foreign_export": Attack('export "DPI-C" function f;'),
+        "read_image": Attack("reg [3:0] m[0:1]; initial begin $readmemb(\"/proc/self/maps\", m); "
+                             "q = m[0]; end"),
+        "annotate": Attack('initial $sdf_annotate("bench.sv");'),
+        "table": Attack('real r; initial r = $table_model(1.0, "bench.sv");'),
+        "pragma": Attack(before='`pragma protect begin_protected\n`pragma reset "bench.sv"\n'),
+        "include_in_quotes": Attack(before='`define F(x) `include `"x`"\n`F(bench.sv)\n'),
     },
     "swallows or splits text": {
         "comment": Attack(after="/*"),
@@ -134,6 +191,14 @@ ATTACKS: dict[str, dict[str, Attack]] = {
         "assertion_eats_the_end": Attack("assert (1) if (1) begin"),
         "escaped_newline": Attack("wire \\x$finish\n; initial $finish;"),
         "macro_comment": Attack("`S initial $finish; */", before="`define S /``*\n"),
+        "string_over_lines": Attack('wire [7:0] s = "a\\\n"; initial $finish; //";'),
+        "base_on_another_line": Attack("wire [3:0] n = 4'h\nforce tb.clk = 0;"),
+        "comment_by_a_slash": Attack("/*/ initial $finish; /*/ wire x; //*/"),
+        "null": Attack("wire x; \x00 initial $finish;"),
+        "no_break_space": Attack("wire \\x\u00a0$finish ;"),
+        "many_errors": Attack("(" * 300 + ";"),
+        "keyword_of_another_age": Attack("wire program; initial bind = 1;",
+                                         before='`begin_keywords "1364-1995"\n'),
     },
     "uses the machine up": {
         "endless_loop": Attack("initial while (1);"),
@@ -157,5 +222,13 @@ ATTACKS: dict[str, dict[str, Attack]] = {
         "parentheses": Attack("wire w = " + "(" * 20_000 + "1" + ")" * 20_000 + ";"),
         "endless_function": Attack("function automatic integer f(input integer x); f = f(x + 1); "
                                    "endfunction\ninitial if (f(1)) $finish;"),
+        "parameter_recursion": Attack("r #(99999999) x();",
+                                      after="module r; parameter N = 1; generate if (N) "
+                                            "r #(N - 1) y(); endgenerate endmodule\n"),
+        "processes": Attack("integer i; initial for (i = 0; i >= 0; i = i + 1) fork forever #1; "
+                            "join_none"),
+        "wide_product": Attack("wire [65535:0] a = {65536{clk}}; wire [65535:0] b = a * a * a;"),
+        "long_string": Attack('string s = "x"; initial repeat (40) s = {s, s};'),
+        "queue": Attack("int l[$]; initial forever l.push_back(1);"),
     },
 }  # fmt: skip
