@@ -27,7 +27,11 @@ from evaluation.benchmarks.verilog.cache import Cache, default_folder
 from evaluation.benchmarks.verilog.errata import PATH, Errata, read_errata
 from evaluation.benchmarks.verilog.grader import VERSION
 from evaluation.benchmarks.verilog.problems import READERS, Problem, read_benchmark
-from evaluation.benchmarks.verilog.public_set import BenchSet, require_simulator
+from evaluation.benchmarks.verilog.public_set import (
+    BenchSet,
+    refuse_too_many_unusable,
+    require_simulator,
+)
 from evaluation.benchmarks.verilog.run import Graded, grade_answers
 from evaluation.benchmarks.verilog.self_test import self_test
 from evaluation.benchmarks.verilog.summary import Summary
@@ -123,6 +127,8 @@ def grade(options: argparse.Namespace) -> Summary:
         workers=options.workers,
         progress=bar if sys.stderr.isatty() else log_lines,
     )
+    surprising = {n: why for n, why in graded.unusable.items() if n not in known}
+    refuse_too_many_unusable(name, surprising, len({answer.task_id for answer in answers}))
     verdicts.finish(graded.lines)
     given: dict[str, list[int]] = {}
     for answer in answers:

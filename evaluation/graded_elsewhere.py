@@ -11,7 +11,7 @@ answers to our own prompts. The hash of the answers stands for the model.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -71,10 +71,13 @@ def publish_graded(
     `lines` holds a verdict for each of `answers`, which came from the file `source`; a problem with
     fewer than `samples` of them is wrong for the rest.
     """
-    model = ScoredModel(label, source, hash_json(sorted(answers)))
+    # An answer from JSON may hold half a surrogate pair, which no file can.
+    texts = {(a.task_id, a.sample): a.text.encode("utf-8", "replace").decode() for a in answers}
+    content = hash_json(sorted([*key, text] for key, text in texts.items()))
+    model = ScoredModel(label, source, content)
     plan = _plan(workspace, model, problems, samples)
     if plan.published is None:
-        result = ShardResult(_graded(problems, answers, lines, samples), {}, seconds)
+        result = ShardResult(_graded(problems, texts, lines, samples), {}, seconds)
         ks = tuple(sorted({1, samples}))
         settings = Settings(
             _fingerprint(samples),
@@ -118,14 +121,12 @@ def _plan(workspace: Workspace, model: ScoredModel, problems: BenchSet, samples:
 
 
 def _graded(
-    problems: BenchSet, answers: Sequence[Answer], lines: Sequence[VerdictLine], samples: int
+    problems: BenchSet,
+    texts: Mapping[tuple[str, int], str],
+    lines: Sequence[VerdictLine],
+    samples: int,
 ) -> dict[str, list[Graded]]:
     """By row, in the order of the samples' numbers."""
-    # An answer from JSON may hold half a surrogate pair, which no file can.
-    texts = {
-        (answer.task_id, answer.sample): answer.text.encode("utf-8", "replace").decode()
-        for answer in answers
-    }
     found: dict[str, list[Graded]] = {row["row_id"]: [] for row in problems.rows}
     for line in sorted(lines, key=lambda line: (line.task_id, line.sample)):
         found[line.task_id].append(graded_line(texts[line.task_id, line.sample], line))

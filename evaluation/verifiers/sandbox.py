@@ -91,11 +91,13 @@ def wrap(
     tool: str = "",
     *,
     proc: bool = False,
+    limits_itself: bool = False,
 ) -> list[str]:
     """`command` as it is started at level `chosen`, with `folder` as its working folder.
 
     `tool` is the program whose installation must be seen inside, by default the command's own.
     `proc` shows a /proc of the sandbox's own processes, for programs that look themselves up.
+    `limits_itself` is for a script of ours that begins with `shell_limits`.
     """
     if chosen == "none":
         return list(command)
@@ -108,6 +110,8 @@ def wrap(
         f"--fsize={limits.output_bytes}",
         "--core=0",
     ]
+    if limits_itself:
+        bounded = []
     if chosen == "rlimit":
         return [*bounded, *command]
     tool = tool or command[0]
@@ -123,6 +127,20 @@ def wrap(
         *_tool_prefix(tool),  # may lie below /tmp
         *bind, "--chdir", inside, "--", *command,
     ]  # fmt: skip
+
+
+def shell_limits(limits: Limits) -> str:
+    """The first line of a script that starts several programs: the limits of `wrap`, for a shell.
+
+    Each program may use all of them. It saves the start of prlimit(1).
+    """
+    if level() == "none":
+        return ""
+    return (
+        f"ulimit -S -t {limits.cpu_s} && ulimit -H -t {limits.cpu_s + 1} && "
+        f"ulimit -v {limits.memory_bytes >> 10} && ulimit -f {limits.output_bytes >> 9} && "
+        "ulimit -c 0 || exit 100\n"
+    )
 
 
 def _system_links() -> list[str]:
@@ -155,12 +173,19 @@ def _search_path(tool: str) -> str:
 
 
 def run(
-    folder: Path, command: Sequence[str], limits: Limits, *, tool: str = "", proc: bool = False
+    folder: Path,
+    command: Sequence[str],
+    limits: Limits,
+    *,
+    tool: str = "",
+    proc: bool = False,
+    limits_itself: bool = False,
 ) -> Finished:
     """Run `command` in `folder` at this process's level and wait for its end.
 
     `command[0]`, and `tool` when it starts another one, must be installed (`MissingToolError`
-    otherwise). Relative names in `command` are inside `folder`.
+    otherwise). Relative names in `command` are inside `folder`. `proc` and `limits_itself` are
+    those of `wrap`.
     """
     for program in (command[0], tool or command[0]):
         if shutil.which(program) is None:
@@ -168,7 +193,7 @@ def run(
     out, err = folder / ".stdout", folder / ".stderr"
     with out.open("wb") as out_stream, err.open("wb") as err_stream:
         child = subprocess.Popen(
-            wrap(level(), folder, command, limits, tool, proc=proc),
+            wrap(level(), folder, command, limits, tool, proc=proc, limits_itself=limits_itself),
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=out_stream,

@@ -22,13 +22,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from evaluation.verifiers import sandbox, verilog_simulation, verilog_stimulus
+from evaluation.verifiers import (
+    sandbox,
+    temporary_disk,
+    verilog_simulation,
+    verilog_stimulus,
+)
 from evaluation.verifiers.verdict import Verdict
 from evaluation.verifiers.verilog_answer import extract_code
+from evaluation.verifiers.verilog_compiler import BrokenToolchainError
 from evaluation.verifiers.verilog_golden import Golden, Sample, parse_ground_truth
 from evaluation.verifiers.verilog_simulation import Bench
 from evaluation.verifiers.verilog_stimulus import Port, Roles
-from workspace.errors import DsmError, MissingToolError
+from workspace.errors import MissingToolError
 
 MAX_BITS = 2048  # of all inputs, and of all outputs
 MAX_SAMPLE_BITS = 400_000  # keeps a row's ground truth under about 100 kB
@@ -41,10 +47,6 @@ _GOOD = """module Good(input clk, input rst, output reg [3:0] q);
 endmodule
 """
 _BAD = _GOOD.replace("q + 3", "q + 1")
-
-
-class BrokenToolchainError(DsmError):
-    """The simulator fails a right module or passes a wrong one: nothing may be scored with it."""
 
 
 class Unusable(NamedTuple):
@@ -74,7 +76,7 @@ def record_golden(
     with verilog_simulation.bench(RECORD_CPU_S) as bench:
         found = _record(bench, reference, top, seed, cycles)
         if isinstance(found, Unusable) and bench.disk_is_full():
-            raise verilog_simulation.disk_full()
+            raise temporary_disk.full_error()
     return found
 
 
@@ -196,7 +198,7 @@ def self_test() -> None:
         raise BrokenToolchainError(f"{tool_version()} cannot run a counter: {golden}")
     good, bad = _grade(golden, _GOOD), _grade(golden, _BAD)
     if "infra:disk" in (good.outcome, bad.outcome):
-        raise verilog_simulation.disk_full()
+        raise temporary_disk.full_error()
     if not good.passed or bad.outcome != "mismatch":
         raise BrokenToolchainError(
             f"{tool_version()} misjudges a counter: right one {good}, wrong one {bad}"

@@ -11,11 +11,8 @@ mark that are random for each call.
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 import secrets
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -25,9 +22,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from evaluation.verifiers import sandbox
+from evaluation.verifiers import sandbox, temporary_disk
 from evaluation.verifiers.sandbox import Finished, Limits
 from evaluation.verifiers.verdict import OUTPUT_CHARS, Verdict
+from evaluation.verifiers.verilog_compiler import compiler
 from evaluation.verifiers.verilog_gate import check_raw, clean_code, is_preprocessed
 from evaluation.verifiers.verilog_stimulus import Port
 
@@ -76,34 +74,32 @@ def bench(cpu_s: int) -> Iterator[Bench]:
         yield Bench(Path(name), cpu_s)
 
 
-# `$1` is the code's top module, empty when it need not be compiled alone; `$2` is the bench's.
-_DRIVE = """[ -z "$1" ] || iverilog -g2012 -s "$1" -t null code.sv 2>alone.log || exit 101
-iverilog -g2012 {warnings} -s "$2" -o both.vvp bench.sv code.sv 2>both.log || exit 102
+# A compiler's exit code may be the number of its errors, so what ended it is read from what the
+# shell says of it.
+_DRIVE = """{limits}{alone}{both} 2>both.log || exit 102
 vvp -n both.vvp
 ended=$?
 times >times.log
 exit $ended
 """
+_ALONE = "{command} 2>alone.log || exit 101\n"
 _ALONE_FAILED, _BOTH_FAILED = 101, 102
-WARNINGS = "-Wall -Winfloop -Wno-timescale"
 
 
-_SPARE_DISK_BYTES = 16 << 20
 # A failure on a full disk says nothing of the answer.
 DISK_FULL = Verdict(None, "infra:disk", "the temporary folder is full")
 
 
-def disk_full() -> OSError:
-    """The error of a temporary folder without room, where there is no answer to give a verdict."""
-    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), tempfile.gettempdir())
-
-
 class Driven(NamedTuple):
-    """A simulation that ended by itself: what it printed, and what the compiler warned of."""
+    """A simulation that ended by itself: what it printed, and what the compiler warned of.
+
+    `written` is the content of the file that the caller named.
+    """
 
     stdout: str
     warnings: str
     cpu_s: float
+    written: str = ""
 
 
 class Bench:
@@ -113,6 +109,7 @@ class Bench:
         self.folder = folder
         self.limits = Limits(cpu_s=cpu_s)
         self.top = ""
+        self._code = ""
 
     def load(self, code: str, top: str) -> list[Port] | Verdict:
         """Gate and compile `code` alone; its ports with the widths that elaboration gave."""
@@ -125,36 +122,50 @@ class Bench:
         checked = check_raw(text)
         if isinstance(checked, Verdict):
             return checked
-        text = checked
-        if not is_preprocessed(text):
-            self._write("answer.sv", text)
-            command = ["iverilog", "-g2012", "-E", "-M", "read.txt", "-o", "code.sv", "answer.sv"]
-            ended = self._run(command)
-            if ended is not None:
-                return ended
-            # A macro can put a directive together that its text does not hold.
-            read = sandbox.read_start(self.folder / "read.txt", 1 << 16).split("\n")
-            if [name for name in read if name] != ["answer.sv"]:
-                return Verdict(0.0, "rejected:include", "another file was read")
-            text = (self.folder / "code.sv").read_text(encoding="utf-8", errors="replace")
-        cleaned = clean_code(text, top)
+        preprocessed = self.preprocess(checked)
+        if isinstance(preprocessed, Verdict):
+            return preprocessed
+        cleaned = clean_code(preprocessed, top)
         if isinstance(cleaned, Verdict):
             return cleaned
-        self._write("code.sv", cleaned)
+        self._keep(cleaned)
         return None
+
+    def preprocess(self, text: str) -> str | Verdict:
+        """`text` without macros and conditions; refused when it reads another file."""
+        if is_preprocessed(text):
+            return text
+        self._write("answer.sv", text)
+        command = ["iverilog", "-g2012", "-E", "-M", "read.txt", "-o", "code.sv", "answer.sv"]
+        ended = self._run(command)
+        if ended is not None:
+            return ended
+        # A macro can put a directive together that its text does not hold.
+        read = sandbox.read_start(self.folder / "read.txt", 1 << 16).split("\n")
+        if [name for name in read if name] != ["answer.sv"]:
+            return Verdict(0.0, "rejected:include", "another file was read")
+        return (self.folder / "code.sv").read_text(encoding="utf-8", errors="replace")
 
     def code(self) -> str:
         """The code as it was gated: what is compiled."""
-        return (self.folder / "code.sv").read_text(encoding="utf-8", errors="replace")
+        return self._code
+
+    def _keep(self, code: str) -> None:
+        self._code = code
+        self._write("code.sv", code)
 
     def disk_is_full(self) -> bool:
         """Whether a failure may have come from a lack of room for files."""
-        return shutil.disk_usage(self.folder).free < _SPARE_DISK_BYTES
+        return temporary_disk.is_full(self.folder)
 
-    def trust(self, code: str, top: str) -> None:
-        """Put `code` into the folder as it is: a reference that we did not get from a model."""
+    def trust(self, code: str, top: str) -> Verdict | None:
+        """As `gate`, without refusing anything: a reference that we did not get from a model."""
         self.top = top
-        self._write("code.sv", code)
+        text = self.preprocess(code)
+        if isinstance(text, Verdict):
+            return text
+        self._keep(text)
+        return None
 
     def _write(self, name: str, text: str) -> None:
         # An answer from JSON may hold half a surrogate pair, which UTF-8 cannot.
@@ -202,38 +213,56 @@ class Bench:
         return _verdict(finished, "runtime") or read_samples(finished.stdout, mark)
 
     def drive(
-        self, bench_text: str, top: str, *, alone: bool, output_bytes: int
+        self, bench_text: str, top: str, *, alone: bool, output_bytes: int, written: str = ""
     ) -> Driven | Verdict:
         """Simulate a whole test bench, whose top module is `top`, with the gated code.
 
-        One sandbox for all of it. The text of `bench_text` is trusted. `alone` compiles the code
-        by itself first, so that nothing in it can name a thing of the bench: needed where the
-        bench holds more than a stimulus and a print of the code's own outputs.
+        One sandbox for all of it. The text of `bench_text` is preprocessed and trusted. `alone`
+        compiles the code by itself first, so that nothing in it can name a thing of the bench:
+        needed where the bench holds more than a stimulus and a print of the code's own outputs.
+        `written` is a file of the bench that is read afterwards.
         """
-        (self.folder / "bench.sv").write_text(bench_text, encoding="utf-8")
-        (self.folder / "drive.sh").write_text(_DRIVE.format(warnings=WARNINGS))
-        finished = sandbox.run(
-            self.folder,
-            ["sh", "drive.sh", self.top if alone else "", top],
-            replace(self.limits, output_bytes=output_bytes),
-            tool="iverilog",
-        )
-        logs = {
-            code: sandbox.read_start(self.folder / name, 1 << 16)
-            for code, name in ((_ALONE_FAILED, "alone.log"), (_BOTH_FAILED, "both.log"))
-        }
-        if finished.code not in logs or finished.limit:
+        limits = replace(self.limits, output_bytes=output_bytes)
+        command = ["sh", "-c", self._script(bench_text, top, limits, alone=alone)]
+        finished = sandbox.run(self.folder, command, limits, tool="iverilog", limits_itself=True)
+        if finished.code not in (_ALONE_FAILED, _BOTH_FAILED) or finished.limit:
+            warnings = sandbox.read_start(self.folder / "both.log", 1 << 16)
             return _verdict(finished, "runtime") or Driven(
-                finished.stdout, logs[_BOTH_FAILED], _cpu_seconds(self.folder / "times.log")
+                finished.stdout,
+                warnings,
+                _cpu_seconds(self.folder / "times.log"),
+                sandbox.read_start(self.folder / written, output_bytes) if written else "",
             )
-        said = logs[finished.code]
+        log = "alone.log" if finished.code == _ALONE_FAILED else "both.log"
+        said = sandbox.read_start(self.folder / log, 1 << 16)
         outcome = "compile"
         if finished.code == _BOTH_FAILED and _WRONG_PORT.search(said):
             outcome = "interface"
         ended = finished._replace(
-            stderr=f"{said}{finished.stderr}", limit=sandbox.limit_in_text(said)
+            code=128 + signal.SIGKILL if "Killed" in finished.stderr else finished.code,
+            stderr=f"{said}{finished.stderr}",
+            limit=sandbox.limit_in_text(f"{said}{finished.stderr}"),
         )
         return _verdict(ended, outcome) or Verdict(0.0, outcome)
+
+    def _script(self, bench_text: str, top: str, limits: Limits, *, alone: bool) -> str:
+        """What a shell is to do; its files are written."""
+        icarus, code = compiler(), self.code()
+        # One text for the compiler, as its preprocessor would have made of two files.
+        both = f'`line 1 "bench.sv" 0\n{bench_text}\n`line 1 "code.sv" 0\n{code}\n'
+        self._write("both.sv", both)
+        self._write("both.conf", icarus.settings(both, top, "both.vvp"))
+        by_itself = ""
+        if alone:
+            self._write("alone.conf", icarus.settings(code, self.top, "alone.vvp"))
+            by_itself = _ALONE.format(
+                command=icarus.command("alone.conf", "code.sv", target="null")
+            )
+        return _DRIVE.format(
+            limits=sandbox.shell_limits(limits),
+            alone=by_itself,
+            both=icarus.command("both.conf", "both.sv"),
+        )
 
     def _run(self, command: list[str]) -> Verdict | None:
         return _verdict(sandbox.run(self.folder, command, self.limits), "compile")

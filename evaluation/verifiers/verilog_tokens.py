@@ -6,6 +6,7 @@ text holds, even where a full parser would give up. It is the same for our texts
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -22,7 +23,8 @@ _TOKEN = re.compile(
     |(?P<system>\$[A-Za-z_0-9$]+)
     |(?P<directive>`[A-Za-z_0-9$]*)
     |(?P<escaped>\\\S+)
-    |(?P<number>\d*\s*'[sS]?[bBoOdDhH]\s*[0-9a-fA-FxXzZ?_]+|\d[\d_]*(?:\.\d[\d_]*)?(?:[eE][+-]?\d+)?)
+    |(?P<number>\d*\s*'[sS]?[bBoOdDhH][ \t]*[0-9a-fA-FxXzZ?_]+
+    |\d[\d_]*(?:\.\d[\d_]*)?(?:[eE][+-]?\d+)?)
     |(?P<word>[A-Za-z_][A-Za-z_0-9$]*)
     |(?P<open>/\*)
     |(?P<mark>.)""",
@@ -67,6 +69,12 @@ def tokens_of(code: str) -> list[Token]:
 
     What stands in `(* attributes *)` counts as code: `@(*/* */)` must hide nothing.
     """
+    return list(_tokenise(code))
+
+
+# Extraction, gate and analysis each ask for the same text; few, because a text may be long.
+@functools.lru_cache(maxsize=4)
+def _tokenise(code: str) -> tuple[Token, ...]:
     found: list[Token] = []
     for match in _TOKEN.finditer(code):
         kind = match.lastgroup or "mark"
@@ -74,7 +82,7 @@ def tokens_of(code: str) -> list[Token]:
             found.append(Token(kind, match.group(), match.start()))
         if kind == "open":
             break
-    return found
+    return tuple(found)
 
 
 def comments_of(code: str) -> list[tuple[int, int]]:

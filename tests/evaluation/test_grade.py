@@ -19,6 +19,7 @@ from scoring_inputs import STEP_WRONG as WRONG
 from scoring_inputs import write_step_benchmark
 
 from evaluation import grade
+from evaluation.benchmarks.verilog import golden as goldens
 from evaluation.benchmarks.verilog import grader, self_test
 from evaluation.benchmarks.verilog.cache import Cache
 from evaluation.benchmarks.verilog.errata import read_errata
@@ -158,10 +159,10 @@ def test_a_fault_of_the_machine_is_no_verdict(
 ) -> None:
     real = sandbox.run
 
-    def overdue(folder: Path, command: Any, limits: Any, *, tool: str = "") -> sandbox.Finished:
-        if "STUCK" in (folder / "code.sv").read_text():
+    def overdue(folder: Path, command: Any, limits: Any, **options: Any) -> sandbox.Finished:
+        if any("STUCK" in path.read_text() for path in folder.glob("code.sv")):
             return sandbox.Finished(137, "wall", "", "", 0.0)
-        return real(folder, command, limits, tool=tool)
+        return real(folder, command, limits, **options)
 
     monkeypatch.setattr(sandbox, "run", overdue)
     stuck = RIGHT.replace("posedge clk", "posedge clk /* STUCK */")
@@ -238,7 +239,7 @@ def test_a_stimulus_that_depends_on_the_reference_is_found(tmp_path: Path) -> No
         assert recording_bench(problem).reads_reference
         return grader.ProblemGrader(problem, Cache(tmp_path)).prepare()
 
-    assert golden("reg [3:0] seen = 0; always @(posedge clk) seen <= seen | q_ref;").stdout
+    assert golden("reg [3:0] seen = 0; always @(posedge clk) seen <= seen | q_ref;").count
     steered = golden("always @(posedge clk) if (q_ref == 4'hf) reset <= 1;")
     assert steered.unusable == "bench"
     assert "depends on the reference" in steered.detail
@@ -294,7 +295,7 @@ def test_a_result_stands_on_the_leaderboard_with_what_it_may_be_compared_with(
     run = Run(tmp_path, write_step_benchmark(tmp_path / "two", problems=2))
     workspace = Workspace(tmp_path / "ws")
     flags = ("--samples", "2", "--workspace", str(workspace.root), "--model")
-    rows = answers(RIGHT, f"\ud800{WRONG}")
+    rows = answers(RIGHT, f"// \ud800\n{WRONG}")
     assert run(rows, *flags, "ours") == 0
     assert run(rows, *flags, "ours") == 0  # the same answers make the same evaluation
     assert run(answers(RIGHT, RIGHT), *flags, "theirs") == 0
@@ -387,9 +388,7 @@ def test_a_broken_simulator_stops_the_run(
     run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        self_test.ProblemGrader,
-        "_simulate",
-        lambda *_, **__: Verdict(0.0, "compile", "ivl missing"),
+        goldens, "run_in_bench", lambda *_, **__: Verdict(0.0, "compile", "ivl missing")
     )
     assert run(answers(RIGHT)) == 1
     assert "cannot run a counter" in capsys.readouterr().err

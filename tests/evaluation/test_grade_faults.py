@@ -195,13 +195,15 @@ _FAKE = """#!/bin/sh
 @pytest.mark.parametrize(
     ("version", "rest", "said"),
     [
-        ("12.0", "exit 1", "cannot run a counter"),  # compiles nothing
-        ("12.0", 'while [ "$1" != -o ]; do shift; done; echo : > "$2"', "cannot run a counter"),
+        ("12.0", "exit 1", "cannot compile an empty module"),
+        ("12.0", 'while [ "$1" != -o ]; do shift; done; echo : > "$2"', "cannot compile an empty"),
+        ("12.0", 'case $* in *-B*) exit;; esac; exec {real} "$@"', "gives its compiler no sett"),
+        ("12.0", 'case $* in *-E*) exit 1;; esac; exec {real} "$@"', "cannot run a counter"),
         ("10.3", "exec {real} \"$@\"", "Icarus Verilog 10.3"),
         ("13.0", "exec {real} \"$@\"", "Icarus Verilog 13.0"),
         ("from the vendor", "exec {real} \"$@\"", "version"),
     ],
-    ids=["broken", "empty", "too_old", "too_new", "strange"],
+    ids=["broken", "empty", "another_inside", "no_preprocessor", "too_old", "too_new", "strange"],
 )  # fmt: skip
 def test_a_strange_simulator_is_named_and_scores_nothing(
     tmp_path: Path, version: str, rest: str, said: str

@@ -5,6 +5,8 @@
 | `problems` | reads a benchmark's folder or JSONL as upstream publishes it |
 | `recording` | upstream's test bench -> one that records the candidate's outputs |
 | `self_judging` | a test bench that judges by itself -> one whose verdict line cannot be forged |
+| `golden` | the reference, run once as the candidate in its own bench |
+| `bench_run` | one module in one bench, in the sandbox |
 | `grader` | one answer -> one judgement, in the sandbox |
 | `official` | what upstream's own analyser would have said |
 | `errata` | what is known to be wrong with the problems (`errata.yaml`), with evidence |

@@ -237,11 +237,14 @@ def _bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """The file's text. `UserError` when it is missing or too big."""
+    """The file's text. `UserError` when it is missing, blank or too big."""
+    content = _bytes(path)
+    if not content.strip():
+        raise UserError(f"{path} is empty: fetch the benchmark again")
     try:
-        return _bytes(path).decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError:
-        return _bytes(path).decode("latin-1")
+        return content.decode("latin-1")
 
 
 READERS: Mapping[str, Callable[[str, Path], list[Problem]]] = MappingProxyType(

@@ -103,12 +103,7 @@ class BenchSet(ProblemSet):
                 f"problem {name} of {self.benchmark.name}: its own reference does not pass its "
                 f"bench ({why}): mend or remove it"
             )
-        if len(surprising) > max(1, _MOST_UNUSABLE * len(self.problems)):
-            name, why = min(surprising.items())
-            raise BrokenToolchainError(
-                f"{tool_version()} cannot run {len(surprising)} of {len(self.problems)} references "
-                f"of {self.benchmark.name}, for example {name}: {why}"
-            )
+        refuse_too_many_unusable(self.benchmark.name, surprising, len(self.problems))
         excluded = excluded_by(errata, unusable)
         return {name: why for name, why in excluded.items() if name in self.problems}
 
@@ -124,6 +119,16 @@ class BenchSet(ProblemSet):
                     f"the reference of {name} could not be run ({golden.unusable}): run again"
                 )
         return {n: f"{g.unusable} {g.detail}".strip() for n, g in unusable.items()}
+
+
+def refuse_too_many_unusable(name: str, unusable: Mapping[str, str], problems: int) -> None:
+    """Raises `BrokenToolchainError` when so many references fail that something else is wrong."""
+    if len(unusable) > max(1, _MOST_UNUSABLE * problems):
+        example, why = min(unusable.items())
+        raise BrokenToolchainError(
+            f"{tool_version()} cannot run {len(unusable)} of {problems} references of {name}, for "
+            f"example {example}: {why}"
+        )
 
 
 def read_public_set(

@@ -1,14 +1,16 @@
 """VerilogEval's test bench -> a bench that records what the candidate puts out.
 
-    bench = recording_bench(problem)              # or why there is none
-    text = bench.with_mark("m4f1c...")             # for one run
-    recorded = read_recording(stdout, "m4f1c...")
+    bench = recording_bench(problem)                   # or why there is none
+    text = bench.with_mark("m4f1c...", samples=400)    # for one run
+    recorded = read_recording(stdout, written, "m4f1c...")
 
 Upstream's benches are generated from one mould: `stimulus_gen`, and `tb` with the reference as
 `good1`, the candidate as `top_module1`, a `tb_match` wire and a process that samples it. Here the
 reference's instance goes, `tb_match` is constantly true (its value in a right run), dumps and
-prints go, and the sampling process prints the candidate's outputs instead of counting. They pass
-through a wire first, as they do in upstream's `tb_match`, so that both see the same instant.
+prints go, and the sampling process stores the candidate's outputs instead of counting: in a memory
+that is written to a file at the end (printing each takes half of a long simulation), whose name,
+like all others, holds the mark. They pass through a wire first, as they do in upstream's
+`tb_match`, so that both see the same instant.
 
 `stimulus_gen` is given `tb_match`, and in some problems the outputs, for hints that it prints.
 Where a reference's output is still read after that, `reads_reference` says so: the caller records
@@ -25,7 +27,6 @@ from typing import NamedTuple
 from evaluation.benchmarks.verilog.problems import Problem
 from evaluation.verifiers.verdict import Verdict
 from evaluation.verifiers.verilog_cuts import DUMPS, PRINTS, call_edits
-from evaluation.verifiers.verilog_simulation import read_samples
 from evaluation.verifiers.verilog_tokens import (
     Edit,
     Token,
@@ -36,7 +37,9 @@ from evaluation.verifiers.verilog_tokens import (
 
 MARK = "dsm_mark_"
 FILL = "dsm_fill_"
+ROOM = "dsm_room_"
 _MATCH = re.compile(r"assign\s+tb_match\s*=[^;]*;")
+_ADDRESS = re.compile(r"^//.*\n", re.MULTILINE)  # which $writememb puts between
 _LIST = re.compile(r"\{([^{}]*)\}")
 _DECLARES = frozenset({"logic", "wire", "reg", "bit", "]", ",", "input"})
 
@@ -53,9 +56,13 @@ class Outline(NamedTuple):
     outputs: tuple[tuple[str, int], ...]  # names and widths in bits, as they are printed
     reads_reference: bool = False
 
-    def with_mark(self, mark: str, fill: str = "0") -> str:
-        """The text of one run; `fill` is every bit of a reference's output that is still read."""
-        return self.text.replace(FILL, fill).replace(MARK, mark)
+    def with_mark(self, mark: str, *, samples: int, fill: str = "0") -> str:
+        """The text of one run that keeps so many samples.
+
+        `fill` is every bit of a reference's output that is still read.
+        """
+        text = self.text.replace(FILL, fill).replace(ROOM, str(max(1, samples)))
+        return text.replace(MARK, mark)
 
     def top_with_mark(self, mark: str) -> str:
         """The name of its top module in that run."""
@@ -63,17 +70,23 @@ class Outline(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """What one run printed: a text of 0, 1, x, z per sample."""
+    """What one run recorded: a line of 0, 1, x, z per sample, as many as there was room for."""
 
-    samples: list[str]
+    text: str
+    samples: int  # that were taken
     timeout: bool  # the bench's own guard ended it
+
+    @property
+    def lines(self) -> list[str]:
+        """The samples one by one."""
+        return self.text.split()
 
 
 def recording_bench(problem: Problem) -> Outline:
     """The recording form of a problem's bench. Raises `NoBench` when it is not of the mould."""
     text = problem.bench
-    if MARK in text or FILL in text:
-        raise NoBench(f"uses the name {MARK} or {FILL}")
+    if any(name in text for name in (MARK, FILL, ROOM)):
+        raise NoBench(f"uses the name {MARK}, {FILL} or {ROOM}")
     tokens = tokens_of(text)
     names = _outputs(text)
     widths = [_width(text, name) for name in names]
@@ -130,7 +143,13 @@ def _instance_edit(tokens: Sequence[Token], reference: str) -> Edit:
 
 def _final_edit(tokens: Sequence[Token]) -> Edit:
     start = _find(tokens, "final", 0)
-    return Edit(tokens[start].start, tokens[_block_end(tokens, start + 1)].end)
+    return Edit(
+        tokens[start].start,
+        tokens[_block_end(tokens, start + 1)].end,
+        f'final begin $display("n {MARK} %0d", {MARK}step);\n'
+        f'    if ({MARK}step > 0) $writememb("{MARK}.txt", {MARK}kept, 0,\n'
+        f"      ({MARK}step < {ROOM} ? {MARK}step : {ROOM}) - 1); end",
+    )
 
 
 def _width(text: str, name: str) -> int:
@@ -149,13 +168,14 @@ def _match_edit(text: str, names: Sequence[str], bits: int, read: Sequence[str])
         match.end(),
         f"assign tb_match = 1'b1;\n"
         f"  wire [{bits}-1:0] {MARK}seen = {{{', '.join(names)}}};\n"
+        f"  reg [{bits}-1:0] {MARK}kept [0:{ROOM}-1];\n"
         f"  integer {MARK}step = 0;\n"
         + "".join(f"  assign {name} = {{$bits({name}){{1'b{FILL}}}}};\n" for name in read),
     )
 
 
 def _sampler_edit(tokens: Sequence[Token]) -> Edit:
-    """The body of the process that counts samples becomes a print of one."""
+    """The body of the process that counts samples keeps one instead."""
     counting = ("stats1", ".", "clocks", "+", "+")
     for index in range(len(tokens) - 5):
         if tuple(token.text for token in tokens[index : index + 5]) == counting:
@@ -163,8 +183,7 @@ def _sampler_edit(tokens: Sequence[Token]) -> Edit:
             return Edit(
                 tokens[begin].start,
                 tokens[_block_end(tokens, begin)].end,
-                f'begin $display("{MARK} %0d %b", {MARK}step, {MARK}seen); '
-                f"{MARK}step = {MARK}step + 1; end",
+                f"begin {MARK}kept[{MARK}step] = {MARK}seen; {MARK}step = {MARK}step + 1; end",
             )
     raise NoBench("no sampling process")
 
@@ -224,9 +243,10 @@ def _find(tokens: Sequence[Token], text: str, start: int) -> int:
     raise NoBench(f"no {text!r}")
 
 
-def read_recording(stdout: str, mark: str) -> Recording | Verdict:
-    """The samples of a run, whose bench had `mark`."""
-    samples = read_samples(stdout, mark)
-    if isinstance(samples, Verdict):
-        return samples
-    return Recording(samples, timeout=f"t {mark}" in stdout.splitlines())
+def read_recording(stdout: str, written: str, mark: str) -> Recording | Verdict:
+    """What a run, whose bench had `mark`, printed and wrote; a verdict when that is not whole."""
+    lines = stdout.splitlines()
+    counts = [line.split()[2:] for line in lines if line.startswith(f"n {mark} ")]
+    if len(counts) != 1 or len(counts[0]) != 1 or not counts[0][0].isdecimal():
+        return Verdict(0.0, "runtime", f"the bench ended {len(counts)} times")
+    return Recording(_ADDRESS.sub("", written), int(counts[0][0]), f"t {mark}" in lines)

@@ -13,8 +13,10 @@ from evaluation.benchmarks.verilog.cache import Cache
 from evaluation.benchmarks.verilog.grader import ProblemGrader
 from evaluation.benchmarks.verilog.problems import Problem
 from evaluation.verifiers.verilog import BrokenToolchainError, tool_version
+from evaluation.verifiers.verilog_compiler import compiler
 
 _BENCH = """`timescale 1 ps/1 ps
+`define HALF 5
 module stimulus_gen(input clk, output reg reset, input tb_match);
   initial begin
     reset <= 1;
@@ -27,7 +29,7 @@ module tb();
   typedef struct packed { int errors; int clocks; } stats;
   stats stats1;
   reg clk = 0;
-  initial forever #5 clk = ~clk;
+  initial forever #`HALF clk = ~clk;
   logic reset;
   logic [3:0] q_ref;
   logic [3:0] q_dut;
@@ -53,6 +55,7 @@ endmodule
 
 def self_test() -> None:
     """Raises `BrokenToolchainError` when the simulator misjudges the counter."""
+    compiler()
     problem = Problem(
         "verilog_eval_v2_spec_to_rtl", "self_test", "TopModule", _BENCH, _REFERENCE, "RefModule"
     )
