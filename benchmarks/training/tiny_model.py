@@ -69,13 +69,13 @@ def write_texts(path: Path, count: int, *, words: int = 12, seed: int = 0) -> Pa
     return path
 
 
-def write_questions(path: Path, count: int, *, seed: int = 0) -> Path:
-    """A `trl_sft` view: sums of two digits."""
+def write_questions(path: Path, count: int, *, longest: int = 30, seed: int = 0) -> Path:
+    """A `trl_sft` view: sums of two digits, asked with up to `longest` question marks."""
     noise = random.Random(seed)
     rows = []
     for _ in range(count):
         left, right = noise.randint(0, 9), noise.randint(0, 9)
-        asked = f"{left}+{right}{'?' * noise.randint(1, 30)}"
+        asked = f"{left}+{right}{'?' * noise.randint(1, longest)}"
         rows.append(
             {
                 "prompt": [{"role": "user", "content": asked}],

@@ -11,11 +11,11 @@ learned 150 facts to 40 % where fp32 weights reached 88 %.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 from training.trainers import entry
 from training.trainers.bounded_sft import make_bounded_trainer
-from training.trainers.callbacks import Callbacks, make_callbacks
+from training.trainers.callbacks import Callbacks, Progress, make_callbacks
 from training.trainers.model_io import adapter_config, load_model, load_tokenizer
 from training.trainers.rows import TokenRow, TokenRows, read_view, tokenize_rows, with_evaluation
 from training.trainers.sample_order import StepPlan, plan_steps
@@ -25,8 +25,33 @@ from training.trainers.stopping import StopRequest
 from workspace.errors import UserError
 
 
+class Prepared(NamedTuple):
+    """A trainer before its first step. `resumed`: the checkpoint that it goes on from."""
+
+    trainer: Any
+    tokenizer: Any
+    progress: Progress
+    resumed: str | None
+    rows: int
+    rejects: dict[str, int]
+
+
 def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
     """Train to the end, or return None with a checkpoint written when a stop was asked for."""
+    ready = prepare(spec, stop)
+    ready.trainer.train(resume_from_checkpoint=ready.resumed)
+    return entry.finish(
+        spec,
+        ready.progress,
+        ready.trainer,
+        ready.tokenizer,
+        rows=ready.rows,
+        rejects=ready.rejects,
+    )
+
+
+def prepare(spec: TrainSpec, stop: StopRequest) -> Prepared:
+    """Read the rows, plan their order and make the trainer."""
     rows = read_view(spec.data, ("prompt", "completion"))
     tokenizer = load_tokenizer(spec.parent)
     tokens = usable_rows(spec, tokenizer, rows)
@@ -46,15 +71,7 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
         0, ledger_callback(spec, fed, plan.order, samples=len(learned), resumed=resumed)
     )
     trainer = make_trainer(spec, tokenizer, learned, held, plan, callbacks, fed)
-    trainer.train(resume_from_checkpoint=resumed)
-    return entry.finish(
-        spec,
-        callbacks.progress,
-        trainer,
-        tokenizer,
-        rows=len(learned),
-        rejects=tokens.rejects,
-    )
+    return Prepared(trainer, tokenizer, callbacks.progress, resumed, len(learned), tokens.rejects)
 
 
 def usable_rows(spec: TrainSpec, tokenizer: Any, rows: list[dict[str, Any]]) -> TokenRows:
