@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from flows._summary import Summary
+from training.cluster.flow_state import FlowFinding
 from training.cluster.reconcile import Finding
 from workspace.config import StageConfig, setting
 
@@ -16,13 +18,37 @@ class ReconcileConfig(StageConfig):
     workspace: Path = setting(position=0, description="Folder of all stages", affects_output=False)
 
 
-def summarise(findings: Sequence[Finding]) -> Summary:
-    """A line for each open attempt."""
-    waiting = sum(finding.needs_attention for finding in findings)
+class Found(NamedTuple):
+    """Open attempts, and flow runs that do not fit."""
+
+    jobs: list[Finding]
+    flows: list[FlowFinding]
+
+
+def summarise(found: Found) -> Summary:
+    """A line for each open attempt and each flow run that does not fit."""
+    waiting = sum(finding.needs_attention for finding in found.jobs)
     return Summary(
-        headline=f"reconcile: {len(findings)} open attempt(s), {waiting} need(s) attention",
-        notes=tuple(finding.describe() for finding in findings),
+        headline=f"reconcile: {len(found.jobs)} open attempt(s), {waiting} need(s) attention",
+        notes=(
+            *(finding.describe() for finding in found.flows),
+            *(finding.describe() for finding in found.jobs),
+        ),
     )
+
+
+def flow_rows(findings: Sequence[FlowFinding]) -> list[dict[str, object]]:
+    """The findings as rows of a table."""
+    return [
+        {
+            "run": finding.run,
+            "flow_run": finding.flow.root,
+            "state": str(finding.state),
+            "supervised": finding.supervised,
+            "action": str(finding.action),
+        }
+        for finding in findings
+    ]
 
 
 def finding_rows(findings: Sequence[Finding]) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""Compare training runs with the jobs that exist: cancel what nobody wants, report what is open.
+"""Compare training runs with their flow runs and jobs: mend what is clear, report the rest.
 
 python -m flows.reconcile --workspace DIR
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from flows._cli import Door, main
-from flows._reconciliation import ReconcileConfig, finding_rows, summarise
+from flows._reconciliation import ReconcileConfig, finding_rows, flow_rows, summarise
 
 DOOR = Door(
     "reconcile",
@@ -26,14 +26,16 @@ if __name__ == "__main__":
 from prefect import flow  # noqa: E402
 
 from flows._options import flow_options  # noqa: E402
+from flows._reconciliation import Found  # noqa: E402
 from tasks.artifacts import show_table  # noqa: E402
-from tasks.reconcile import reconcile_jobs  # noqa: E402
-from training.cluster.reconcile import Finding  # noqa: E402
+from tasks.reconcile import reconcile_flows, reconcile_jobs  # noqa: E402
 
 
 @flow(**flow_options("reconcile", "reconcile {config.workspace.name}"))
-def reconcile(config: ReconcileConfig) -> list[Finding]:
-    """Bring the runs of a workspace and the jobs of the cluster together."""
-    findings = reconcile_jobs(config.workspace)
-    show_table("reconcile", "findings", finding_rows(findings), "reconcile: open attempts")
-    return findings
+def reconcile(config: ReconcileConfig) -> Found:
+    """Bring the runs of a workspace, their flow runs and the jobs of the cluster together."""
+    flows = reconcile_flows(config.workspace)
+    jobs = reconcile_jobs(config.workspace)
+    show_table("reconcile", "findings", finding_rows(jobs), "reconcile: open attempts")
+    show_table("reconcile", "flows", flow_rows(flows), "reconcile: flow runs that do not fit")
+    return Found(jobs, flows)

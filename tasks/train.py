@@ -13,12 +13,14 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
+import prefect.runtime.flow_run
 from prefect import task
 from prefect.exceptions import TerminationSignal
 
 from tasks import artifacts
 from tasks._options import task_options
 from tasks.cancellation import CancellationCheck
+from training.cluster.flow_state import FlowRecord
 from training.cluster.reconcile import reconcile, request_cancel
 from training.metrics import StepMetrics
 from training.run_events import described
@@ -45,13 +47,19 @@ def supervise(config: TrainConfig) -> StageResult:
     cancelled = CancellationCheck()
     with TrainingDisplay() as display:
         try:
-            result = train(config, observe=display.observe, should_stop=cancelled)
+            result = train(config, observe=display.observe, should_stop=cancelled, flow=own_flow())
         except TerminationSignal:
             if cancelled.now():
                 stop(config)
             raise
     artifacts.show_table("train", "steps", display.step_rows(), "train: loss and speed by step")
     return result
+
+
+def own_flow() -> FlowRecord:
+    """The flow run that this process works for, and the one at the top of it."""
+    run = prefect.runtime.flow_run
+    return FlowRecord(str(run.id), str(run.root_flow_run_id or run.id))
 
 
 def stop(config: TrainConfig) -> None:

@@ -24,6 +24,7 @@ from pydantic import field_validator, model_validator
 
 from training.base_model import hash_model, resolve_base_model
 from training.cluster.blacklist import Blacklist
+from training.cluster.flow_state import FlowRecord, note_flow
 from training.cluster.hang import SectionLimits
 from training.cluster.job import Job, Launcher
 from training.cluster.recovery import Limits
@@ -160,13 +161,13 @@ class TrainConfig(StageConfig):
     )
     memory: MemorySettings = setting(
         MemorySettings(),
-        position=17,
+        position=32,
         description="when a rank that fills its memory is started again",
         affects_output=False,
     )
     report_to: tuple[Reporter, ...] = setting(
         (),
-        position=17,
+        position=33,
         description="also send the metrics to tensorboard, wandb or mlflow, where installed; they "
         "read their own environment variables",
         affects_output=False,
@@ -340,11 +341,13 @@ def train(
     config: TrainConfig,
     observe: Callable[[TrainProgress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    flow: FlowRecord | None = None,
 ) -> StageResult:
     """Train, or go on with an interrupted run, or do nothing when it is published.
 
     `observe` is called after each look at the job, `should_stop` asked just as often; when it says
-    yes the job checkpoints and ends, and `TrainingStoppedError` is raised. Other errors:
+    yes the job checkpoints and ends, and `TrainingStoppedError` is raised. `flow` is the flow run
+    that asks, for `reconcile` to compare. Other errors:
     `UserError` for input and settings, `TrainingFailedError` when the attempts are used up,
     `WorkspaceBusyError` when the run is already being supervised.
     """
@@ -357,6 +360,8 @@ def train(
     with stage_lock(workspace, f"run-{folder.name}"):
         started = time.monotonic()
         record = _open(config, planned)
+        if flow is not None:
+            note_flow(folder, flow)
         launcher = make_launcher(config)
         watch = Watch(
             observe or (lambda progress: None),

@@ -145,7 +145,7 @@ def reconcile(workspace: Workspace, launchers: Launchers | None = None) -> list[
     """Findings by run, stage and attempt. Cancels what the module's text says, nothing else."""
     known = launchers or Launchers()
     findings: list[Finding] = []
-    for run in _unpublished_runs(workspace):
+    for run in unpublished_runs(workspace):
         try:
             with stage_lock(workspace, f"run-{run.name}"):
                 findings += [_examine(attempt, known) for attempt in _open_attempts(run)]
@@ -170,7 +170,8 @@ def request_cancel(workspace: Workspace, run: str) -> list[int]:
     return [attempt.number for attempt in attempts]
 
 
-def _unpublished_runs(workspace: Workspace) -> Iterator[RunFolder]:
+def unpublished_runs(workspace: Workspace) -> Iterator[RunFolder]:
+    """Runs that were started and have no result yet."""
     for record in sorted(workspace.runs.glob(f"*/{RUN_FILE}")):
         run = RunFolder(record.parent)
         if read_manifest(run.final) is None:
