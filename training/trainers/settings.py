@@ -212,7 +212,7 @@ class RlvrSettings(StageSettings):
     )
     verifier_timeout_s: float = setting(
         60.0,
-        position=9,
+        position=15,
         gt=0,
         le=3600,
         description="Longest time that the verdict on an answer may take; after it the answer has "
