@@ -52,6 +52,7 @@ from training.cluster.health.processes import (
     judge_processes,
 )
 from training.cluster.health.results import REASON_PREFIX, Verdict, combine, drain_reason
+from training.cluster.health.slurm_node import wanted_state
 from training.cluster.health.storage import (
     Disk,
     Shared,
@@ -265,6 +266,15 @@ def test_a_drains_reason_is_ours_short_and_begins_with_the_worst() -> None:
     assert reason.startswith(f"{REASON_PREFIX} gpus: GPU 3 is lost; disk: ")
     assert len(reason) == 200 and "late" not in reason
     assert drain_reason(results[1:2]) == ""
+
+
+def test_where_a_service_replaces_nodes_the_worst_asks_it_to() -> None:
+    lost, full = CheckResult("gpus", ISOLATE, "GPU 3 is lost"), CheckResult("disk", DRAIN, "full")
+    hyperpod = HealthConfig(isolate_state="DOWN", isolate_reason="Action:Replace")
+    assert wanted_state([full, lost], hyperpod) == ("DOWN", "Action:Replace")
+    assert wanted_state([full], hyperpod) == ("DRAIN", "dsm-health: disk: full")
+    assert wanted_state([lost], HealthConfig()) == ("DRAIN", "dsm-health: gpus: GPU 3 is lost")
+    assert wanted_state([CheckResult("clock", WARN, "late")], hyperpod) is None
 
 
 # --- measuring, on this machine

@@ -85,7 +85,10 @@ def test_shellcheck_finds_nothing_in_the_scripts() -> None:
         *hyperpod.glob("*.sh"),
     ]
     done = subprocess.run(
-        ["shellcheck", "--external-sources", *map(str, ours)], capture_output=True, text=True
+        ["shellcheck", "--external-sources", *map(str, ours)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout
 

@@ -81,7 +81,7 @@ def test_a_sick_node_is_drained_and_released_when_it_is_well(
     for number in (1, 2, 3):
         (tmp_path / f"node{number}.yaml").write_text("disks: []\n")
     (tmp_path / "node2.yaml").write_text(f"disks: []\nshared: [{shared}]\n")
-    SlurmClient().drain("node3", "an administrator's reason")
+    SlurmClient().take_out("node3", "an administrator's reason")
     health_program(write_program(tmp_path))
     wait_for(lambda: node("node2").state.startswith("drain"))
     assert node("node2").reason == (

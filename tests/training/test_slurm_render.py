@@ -311,7 +311,9 @@ def test_what_cannot_be_written_is_refused(
         render(job_in(tmp_path, **changes), SlurmOptions())
 
 
-@pytest.mark.parametrize("option", ["partition=gpu", "--mem=1\n#SBATCH --uid=0", "-p gpu", "--a b"])
+@pytest.mark.parametrize(
+    "option", ["partition=gpu", "--mem=1\n#SBATCH --uid=0", "-p gpu", "--a b", "--auto-resume=1"]
+)
 def test_a_malformed_extra_option_is_refused(tmp_path: Path, option: str) -> None:
     with pytest.raises(UserError):
         render(job_in(tmp_path), SlurmOptions(extra=(option,)))

@@ -314,6 +314,11 @@ def _module(name: str) -> str:
 
 def _extra(option: str) -> str:
     name, has_value, value = option.partition("=")
+    if name == "--auto-resume":
+        # HyperPod would hold the step and start it again while our coordinator does the same.
+        raise UserError(
+            "slurm.extra: --auto-resume would restart what this project restarts itself"
+        )
     if not _DIRECTIVE.fullmatch(name):
         raise UserError(f"Slurm option {option!r}: write it as --name or --name=value")
     return f"{name}={sbatch_quote(value)}" if has_value else name

@@ -143,11 +143,11 @@ class SlurmClient:
         )
         return frozenset(listing.split())
 
-    def drain(self, node: str, reason: str) -> None:
-        """Let no new job start on a node (a right of operators and of root)."""
+    def take_out(self, node: str, reason: str, *, state: str = "DRAIN") -> None:
+        """Let no new job start on a node (a right of operators and of root); DOWN ends its jobs."""
         self._retry(
             lambda: self._run(
-                "scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}"
+                "scontrol", "update", f"NodeName={node}", f"State={state}", f"Reason={reason}"
             )
         )
 

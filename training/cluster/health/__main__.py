@@ -74,7 +74,7 @@ def _end_leftovers(situation: Situation, timeout_s: float) -> None:
 def _program(node: str, config: HealthConfig, as_json: bool) -> int:
     client = quick_client()
     results = run_checks(config, situation_by_slurm(node, client))
-    done = act(node, results, client)
+    done = act(node, results, client, config)
     _show(node, results, as_json=as_json, done=done)
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -48,6 +49,15 @@ class HealthConfig(StageConfig):
     gpus: int | None = Field(None, ge=0, description="expected; null: as the node's gres says")
     max_gpu_celsius: int = Field(90, ge=1, le=200, description="hotter: warn")
     xid_hours: float = Field(24.0, ge=0, description="how far back Xid errors count")
+    isolate_state: Literal["DRAIN", "DOWN", "FAIL"] = Field(
+        "DRAIN", description="of a node whose results cannot be trusted; DOWN ends its jobs"
+    )
+    isolate_reason: str = Field(
+        "",
+        max_length=100,
+        description="to set then instead of ours, where a service acts on it (HyperPod: "
+        "Action:Replace or Action:Reboot); such a node is not released by the checks",
+    )
     dcgm_level: int = Field(
         0, ge=0, le=4, description="dcgmi diag -r LEVEL (0: not run; 1 takes seconds, 2 minutes)"
     )

@@ -11,8 +11,10 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from training.cluster.health.checks import Situation
+from training.cluster.health.config import HealthConfig
 from training.cluster.health.processes import ended_on_disk
 from training.cluster.health.results import (
     REASON_PREFIX,
@@ -56,27 +58,47 @@ def situation_of_epilog(node: str) -> Situation:
     return Situation(node, ended)
 
 
-def act(node: str, results: Sequence[CheckResult], client: SlurmClient) -> str:
+class WantedState(NamedTuple):
+    """What Slurm should know of a node."""
+
+    state: str
+    reason: str
+
+
+def wanted_state(results: Sequence[CheckResult], config: HealthConfig) -> WantedState | None:
+    """How the node should be taken out; None when it is fit for jobs."""
+    severity = worst(result.severity for result in results)
+    if severity < Severity.DRAIN:
+        return None
+    if severity is Severity.ISOLATE:
+        return WantedState(config.isolate_state, config.isolate_reason or drain_reason(results))
+    return WantedState("DRAIN", drain_reason(results))
+
+
+def act(
+    node: str, results: Sequence[CheckResult], client: SlurmClient, config: HealthConfig
+) -> str:
     """Drain or release the node as the results say; returns what was done, "" for nothing."""
     try:
-        return _act(node, results, client)
+        return _act(node, results, client, config)
     except (TransientError, UserError) as error:
         return f"could not change {node}: {error}"
 
 
-def _act(node: str, results: Sequence[CheckResult], client: SlurmClient) -> str:
+def _act(
+    node: str, results: Sequence[CheckResult], client: SlurmClient, config: HealthConfig
+) -> str:
     known = next((info for info in client.nodes([node]) if info.name == node), None)
     if known is None:
         return f"Slurm knows no node {node}"
     ours = known.reason.startswith(REASON_PREFIX)
-    reason = drain_reason(results)
-    if reason:
-        if known.usable or (ours and known.reason != reason):
-            client.drain(node, reason)
-            return f"drained {node}"
+    wanted = wanted_state(results, config)
+    if wanted is not None:
+        if known.usable or (ours and known.reason != wanted.reason):
+            client.take_out(node, wanted.reason, state=wanted.state)
+            return f"{wanted.state.lower()}: {node}"
         return ""
-    # Not at once after a fault that is only less bad: WARN does not hold a node, nor return it.
-    if ours and not known.usable and worst(r.severity for r in results) < Severity.DRAIN:
+    if ours and not known.usable:
         client.resume(node)
         return f"released {node}"
     return ""
