@@ -477,7 +477,7 @@ def _all_in_one_job(run: Run, generations: int) -> None:
     if run.attempts() != 1 or len(run.events("started")) != generations:
         raise LabError(
             f"{run.attempts()} jobs and {len(run.events('started'))} generations, not 1 and "
-            f"{generations}"
+            f"{generations}:\n{run.story()}"
         )
 
 

@@ -97,6 +97,14 @@ class Run:
             known += [replace(event, attempt=int(attempt.name)) for event in fresh]
         return [event for event in known if name in ("", event.event)]
 
+    def story(self) -> str:
+        """The events in lines for people."""
+        return "\n".join(
+            f"{event.time - self.started:7.1f} s {event.attempt}.{event.generation} {event.event}: "
+            f"{event.detail}"
+            for event in self.events()
+        )
+
     def attempts(self) -> int:
         return len(list(self.stage.glob("attempts/*")))
 

@@ -207,7 +207,7 @@ class Trainer:
     def _save(self) -> None:
         self.beat.section(Section.CHECKPOINT)
         if self.rank == 0:
-            folder = checkpoints.writer_folder(self.stage / "checkpoints", self.attempt)
+            folder = checkpoints.unfinished_folder(self.stage / "checkpoints", self.attempt)
             folder /= f"checkpoint-{self.step}"
             folder.mkdir(parents=True, exist_ok=True)
             payload = random.Random(self.step).randbytes(self.settings.payload_bytes)
@@ -227,6 +227,8 @@ class Trainer:
         self.beat.section(Section.STEP)
 
     def _resume(self) -> tuple[int, str]:
+        if self.rank == 0:
+            checkpoints.prune(self.stage / "checkpoints", keep=2, attempt=self.attempt)
         newest = checkpoints.newest_complete(self.stage / "checkpoints")
         if newest is None:
             return 0, ""
