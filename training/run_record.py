@@ -27,6 +27,7 @@ from workspace import publish
 from workspace.errors import CorruptWorkspaceError
 
 RUN_FILE = "run.json"
+SAMPLES_NAME = "samples"  # in a stage's folder: what `training.trainers.samples` made
 
 
 class RunRecord(BaseModel):
@@ -76,8 +77,9 @@ class StageFolder:
         return max(numbers, default=0)
 
     def remove_checkpoints(self) -> None:
-        """Free what a finished run no longer needs: three times the model, per checkpoint."""
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        """Free what a finished run no longer needs: three times the model per save, the samples."""
+        for folder in (self.checkpoints, self.root / SAMPLES_NAME):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def outcome(self) -> StageOutcome | None:
         """How the stage ended, or None while it has not."""

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from processes import is_running
 from safetensors.torch import load_file
+from tiny_training import question, tiny_config, write_dataset
 
 from benchmarks.training.reshard import change_ranks
 from benchmarks.training.resume import disturb
@@ -25,7 +26,12 @@ from benchmarks.training.tiny_model import write_questions, write_texts, write_t
 from benchmarks.training.zygote import Zygote
 from training import checkpoints
 from training.cluster.job import EXIT_NEVER_AGAIN
+from training.ledger import main
+from training.metrics import read_metrics
+from training.phases import read_phases
+from training.train import train
 from training.trainers.samples import HELD_OUT_NAME, read_samples
+from training.trainers.settings import CptSettings
 
 CPT: dict[str, Any] = {"sequence_length": 96, "rows_per_step": 6, "learning_rate": 1e-3}
 SFT: dict[str, Any] = {"rows_per_step": 8, "tokens_per_forward": 160, "learning_rate": 1e-3}
@@ -69,6 +75,35 @@ def test_killed_runs_train_every_sample_once_and_end_in_the_same_bits(
     assert audit.faults == []
     assert audit.epochs > 2, "the kills are spread over borders of passes"
     assert killed.weights() == alone.weights()
+
+
+def test_a_run_of_two_ranks_is_trained_accounted_for_and_published(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a user starts it: the supervisor, the local launcher, torchrun, two ranks."""
+    write_dataset(tmp_path, [question(number) for number in range(64)])
+    config = tiny_config(
+        tmp_path,
+        base,
+        steps=1,
+        stages=("cpt",),
+        cpt=CptSettings(sequence_length=128, rows_per_step=4, epochs=2),
+        processes_per_node=2,
+        checkpoint_every_steps=3,
+    )
+    result = train(config)
+    steps = result.manifest.counts_out["cpt_steps"]
+    stage = result.directory.parent / "cpt"
+    metrics = read_metrics(result.directory.parent, "cpt")
+    assert [step.step for step in metrics] == list(range(1, steps + 1))
+    saved = [step.step - 1 for step in metrics if step.checkpoint_s]
+    assert saved == list(range(3, steps, 3))
+    assert all(step.memory["host"] > 0 for step in metrics)
+    phases = [phase.phase for phase in read_phases(stage / "attempts" / "1")]
+    assert phases == ["load", *["checkpoint"] * len(saved), "publish"]
+    assert main([str(stage)]) == 0
+    assert "every sample exactly once in every pass" in capsys.readouterr().out
+    assert {path.name for path in stage.iterdir()} == {"attempts", "model", "result.json"}
 
 
 def test_trl_keeps_the_same_ledger(

@@ -16,13 +16,14 @@ from training.cluster.heartbeat import Section, of_this_rank
 
 
 class ForwardClock:
-    """Adds up the wall time of a model's forward passes on CPU."""
+    """Adds up the wall time of forward passes on CPU: of a model, or of modules side by side."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, *modules: Any) -> None:
         self._since = 0.0
         self.seconds = 0.0
-        model.register_forward_pre_hook(self._enter)
-        model.register_forward_hook(self._leave)
+        for module in modules:
+            module.register_forward_pre_hook(self._enter)
+            module.register_forward_hook(self._leave)
 
     def take(self) -> float:
         """The seconds since the last call."""

@@ -20,16 +20,12 @@ from __future__ import annotations
 import math
 import os
 import sys
-import time
 from typing import Any, NamedTuple
 
-from training import metrics, phases
 from training.checkpoints import writer_folder
-from training.cluster import heartbeat
 from training.cluster.heartbeat import Section
 from training.ledger import Ledger, Origin
 from training.memory_watch import MemoryWatch
-from training.mfu import mfu_of
 from training.trainers import entry
 from training.trainers.callbacks import SAVE_INTERVAL_NAME, TRIM_EVERY_STEPS
 from training.trainers.feeding import Pass, Share, make_batch, share_of
@@ -43,6 +39,7 @@ from training.trainers.schedule import Schedule, schedule_of
 from training.trainers.sharded_checkpoint import Saver, Trained, resume, seed_generators
 from training.trainers.sharded_model import gather, load_sharded
 from training.trainers.spec import StageOutcome, TrainSpec
+from training.trainers.step_report import StepReport
 from training.trainers.stopping import StopRequest, of_rank_zero
 from workspace.errors import UserError
 from workspace.memory import trim_heap
@@ -81,7 +78,6 @@ class Run:
     """One attempt of one stage, on one rank."""
 
     def __init__(self, spec: TrainSpec, ranks: Ranks, stop: StopRequest) -> None:
-        self.beat = heartbeat.of_this_rank()
         self.spec, self.ranks, self.stop = spec, ranks, stop
         self.tokenizer = load_tokenizer(spec.parent)
         folder = ranks.on_first(lambda: prepare_samples(spec, self.tokenizer))
@@ -112,21 +108,16 @@ class Run:
             agree=of_rank_zero,
         )
         self.hours = HourLimit(spec)
-        self.tokens = 0
-        self.last: dict[str, float] = {}
-        self._since = time.monotonic()
-        self._step_s = 0.0
         self.memory = MemoryWatch(
             spec.attempt_dir, rank=ranks.rank, settings=spec.memory, gpu=spec.use_gpu
         )
-        self.mfu = mfu_of(spec, ranks.world_size)
+        self.reported = StepReport(spec, ranks, self.schedule, self.trained.model)
 
     def to_the_end(self) -> StageOutcome | None:
         """All steps that are left; None when it was stopped before."""
         last, ended_by = self.schedule.steps, "budget"
-        if self.ranks.is_first:
-            phases.append(self.spec.attempt_dir, "load", phases.process_age_s())
         self.hours.start()
+        self.reported.begin()
         for step in range(self.done + 1, last + 1):
             agreed = self.step(step)
             if step == last:
@@ -135,20 +126,22 @@ class Run:
                 self.save(step, wait=True)
                 self.saver.close()
                 return None
-            if self.hours.is_up() or self.has_lost_patience():
-                ended_by = "patience" if self.has_lost_patience() else "hours"
-                last = step
+            if self.has_lost_patience():
+                last, ended_by = step, "patience"
                 break
-            if self.saves.is_due(step, self._step_s):
+            if self.hours.is_up():
+                last, ended_by = step, "hours"
+                self.save(step, wait=True)  # used up, they cannot be trained again
+                break
+            if self.saves.is_due(step, self.reported.step_s):
                 self.save(step, wait=not self.schedule.async_save)
-        self.beat.section(Section.CHECKPOINT)
+        self.reported.end()
         self.saver.finish()
         self.saver.close()
         return self.publish(last, ended_by)
 
     def step(self, step: int) -> Agreement:
         """One step of the optimizer, with its lines in the ledger and the metrics."""
-        self.beat.section(Section.STEP)
         rows = self.schedule.rows_per_step
         chosen = self.order.between((step - 1) * rows, step * rows)
         share = self.share(chosen, self.samples)
@@ -160,15 +153,31 @@ class Run:
             )
         norm = self.update(self.schedule.rate(step))
         self.ledger.trained(step, share.places, share.samples)
+        extra = {}
         if self.held is not None and step % self.spec.evaluation.every_steps == 0:
-            self.evaluate(self.held)
-        self.report(step, chosen, agreed.loss, norm)
+            with self.reported.section(Section.EVALUATION):
+                extra["eval_loss"] = self.evaluate(self.held)
+        self.look_at_memory(step)
+        self.reported.step(
+            step,
+            loss=agreed.loss,
+            norm=norm,
+            tokens=sum(self.samples.length(row) for row in chosen),
+            epoch=self.schedule.epochs(step, len(self.samples)),
+            memory=self.memory,
+            extra=extra,
+        )
         if agreed.save_failed:
             self.saver.finish()
+        return agreed
+
+    def look_at_memory(self, step: int) -> None:
+        """Ask for a new start before the limit; give back free pages now and then."""
+        self.memory.after_step(step, self.schedule.steps)
+        if self.memory.wants_restart:
+            self.stop.request()
         if self.ranks.device.type == "cpu" and step % TRIM_EVERY_STEPS == 0:
             trim_heap()
-        self.beat.step(step)
-        return agreed
 
     def share(self, rows: list[int], samples: Samples) -> Share:
         """What this rank feeds to the model of `rows`."""
@@ -197,8 +206,9 @@ class Run:
         """Over the learned tokens of a pass."""
         import torch.nn.functional as functional
 
-        pad = self.tokenizer.pad_token_id
-        batch = make_batch(samples, part.samples, pad, self.ranks.device)
+        with self.reported.fetching():
+            pad = self.tokenizer.pad_token_id
+            batch = make_batch(samples, part.samples, pad, self.ranks.device)
         logits = self.trained.model(
             input_ids=batch.ids, position_ids=batch.positions, use_cache=False
         ).logits
@@ -230,11 +240,10 @@ class Run:
         optimizer.zero_grad()
         return float(norm.full_tensor())
 
-    def evaluate(self, held: Samples) -> None:
+    def evaluate(self, held: Samples) -> float:
         """Add the loss on samples not trained on to those before; keep the best weights."""
         import torch
 
-        self.beat.section(Section.EVALUATION)
         share = self.share(list(range(len(held))), held)
         total = torch.zeros((), device=self.ranks.device)
         self.trained.model.eval()
@@ -247,54 +256,17 @@ class Run:
             whole = gather(self.trained.model)
             self.saver.finish()  # it speaks to the other ranks as well
             self.ranks.on_first(lambda: keep_best(self.spec, whole))
-        self.beat.section(Section.STEP)
+        return self.eval_losses[-1]
 
     def has_lost_patience(self) -> bool:
         """Whether the loss on held-out samples has not fallen for too long."""
         behind = evaluations_without_gain(self.eval_losses)
         return self.spec.keeps_best and behind >= self.spec.evaluation.patience
 
-    def report(self, step: int, rows: list[int], loss: float, norm: float) -> None:
-        """Add the step to the metrics (rank 0), and look at the memory."""
-        self.memory.after_step(step, self.schedule.steps)
-        if self.memory.wants_restart:
-            self.stop.request()  # agreed on in the next step
-        extra = {}
-        stalled_s = self.saver.stalled()
-        if self.held is not None and step % self.spec.evaluation.every_steps == 0:
-            extra["eval_loss"] = self.eval_losses[-1]
-        now = time.monotonic()
-        self._step_s, self._since = now - self._since, now
-        tokens = sum(self.samples.length(row) for row in rows)
-        figures = metrics.StepMetrics(
-            stage=self.spec.stage,
-            attempt=self.spec.attempt,
-            step=step,
-            total_steps=self.schedule.steps,
-            epoch=self.schedule.epochs(step, len(self.samples)),
-            loss=loss,
-            learning_rate=self.schedule.rate(step),
-            grad_norm=norm,
-            tokens=tokens,
-            seconds=self._step_s,
-            checkpoint_s=stalled_s,
-            # An evaluation is in the step's time.
-            mfu=None if "eval_loss" in extra else self.mfu(tokens, self._step_s - stalled_s),
-            memory=self.memory.usage.as_metrics(),
-            extra=extra,
-            time=time.time(),
-        )
-        self.tokens += figures.tokens
-        self.last = {"loss": loss, **extra}
-        if self.ranks.is_first:
-            metrics.append(self.spec.attempt_dir / metrics.METRICS_NAME, figures)
-
     def save(self, step: int, *, wait: bool) -> None:
         """Save what `step` left."""
         import torch
 
-        self.beat.section(Section.CHECKPOINT)
-        begun = time.monotonic()
         about = {
             "stage": self.spec.stage,
             "seed": self.spec.seed,
@@ -305,11 +277,9 @@ class Run:
             "threads": torch.get_num_threads(),
             "torch": str(torch.__version__),
         }
-        self.saver.save(step, about, wait=wait)
-        self.saves.saved(step, time.monotonic() - begun)
-        if self.ranks.is_first:
-            phases.append(self.spec.attempt_dir, "checkpoint", time.monotonic() - begun)
-        self.beat.section(Section.STEP)
+        with self.reported.section(Section.CHECKPOINT):
+            stalled_s = self.saver.save(step, about, wait=wait)
+        self.saves.saved(step, stalled_s)
 
     def publish(self, steps: int, ended_by: str) -> StageOutcome:
         """Gather and publish the model, and the stage's result last of all."""
@@ -320,8 +290,8 @@ class Run:
             steps=steps,
             rows=len(self.samples),
             rejects=self.samples.rejects,
-            tokens=self.tokens,
-            last=self.last,
+            tokens=self.reported.tokens,
+            last=self.reported.last,
             ended_by=ended_by,
         )
         self.ledger.flush()

@@ -25,13 +25,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from training.run_record import SAMPLES_NAME
 from training.trainers.packing import LEARNED, START, Piece, pack, row_pieces
 from training.trainers.rows import IGNORED, read_view, tokenize_rows, with_evaluation
 from training.trainers.spec import TrainSpec
 from workspace import publish
 from workspace.errors import UserError
 
-FOLDER_NAME = "samples"
 TRAIN_NAME = "train"
 HELD_OUT_NAME = "held-out"
 _ABOUT_NAME = "samples.json"
@@ -81,7 +81,7 @@ def prepare_samples(spec: TrainSpec, tokenizer: Any) -> Path:
 
     Raises `UserError` when there is nothing to train on.
     """
-    folder = spec.stage_dir / FOLDER_NAME
+    folder = spec.stage_dir / SAMPLES_NAME
     made_from = _fingerprint(spec)
     if _is_written(folder, made_from):
         return folder

@@ -72,10 +72,9 @@ class Saver:
                 use_non_blocking_copy=False,
             )
         )
-        self._stalled_s = 0.0
 
-    def save(self, step: int, about: Mapping[str, Any], *, wait: bool) -> None:
-        """Save `step`; return when it is published (`wait`), or copied.
+    def save(self, step: int, about: Mapping[str, Any], *, wait: bool) -> float:
+        """Save `step`; return when it is published (`wait`), or copied: the seconds it took.
 
         Raises `UserError` when the disk is full or read-only, also for the save before.
         """
@@ -87,12 +86,7 @@ class Saver:
         else:
             copy = self._stager.stage(state)
             self._pending = self._thread.submit(self._write, step, copy, generators, about)
-        self._stalled_s += time.monotonic() - begun
-
-    def stalled(self) -> float:
-        """Seconds for which training waited for saves since this was last asked."""
-        stalled, self._stalled_s = self._stalled_s, 0.0
-        return stalled
+        return time.monotonic() - begun
 
     def finish(self) -> None:
         """Wait for the pending save. Raises what it raised, on all ranks."""

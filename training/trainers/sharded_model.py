@@ -61,17 +61,18 @@ def shard(model: Any, spec: TrainSpec, ranks: Ranks) -> None:
         # ZeRO-2 keeps the weights gathered between forward and backward.
         reshard_after_forward=spec.layout.zero >= 3,
     )
-    for module in [*_blocks(model), model]:
+    for module in [*blocks(model), model]:
         wrap(module)
         # The loss is divided by the step's tokens already: gradients are to be added up.
         module.set_gradient_divide_factor(1.0)
         module.set_force_sum_reduction_for_comms(True)
 
 
-def _blocks(model: Any) -> list[Any]:
+def blocks(model: Any) -> list[Any]:
     """The transformer blocks, by the class that the model says must not be split."""
     names = set(model._no_split_modules or ())
-    found = [module for module in model.modules() if type(module).__name__ in names]
+    # Sharding puts "FSDP" before the name of a class.
+    found = [m for m in model.modules() if type(m).__name__.removeprefix("FSDP") in names]
     if not found:
         raise UserError(
             f"{type(model).__name__} does not name its blocks (_no_split_modules), so that its "
