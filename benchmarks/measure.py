@@ -90,13 +90,17 @@ class Report:
         """Add a figure."""
         self.figures.append(Figure(name, value, unit, target, peer, peer_value, published))
 
+    @property
+    def path(self) -> Path:
+        """The file that `finish` writes."""
+        return RESULTS / f"{self.area}_{self.name}{'_short' if self.short else ''}.json"
+
     def finish(self, show: Callable[[Report], None] | None = None) -> int:
         """Print the table (`show`: another one) and write the file. Returns 1 when a target is
         missed."""
         (show or _print)(self)
-        name = f"{self.area}_{self.name}{'_short' if self.short else ''}.json"
         RESULTS.mkdir(exist_ok=True)
-        publish.write_text(RESULTS / name, json.dumps(self._as_json(), indent=1) + "\n")
+        publish.write_text(self.path, json.dumps(self._as_json(), indent=1) + "\n")
         return int(any(figure.met is False for figure in self.figures))
 
     def _as_json(self) -> dict[str, object]:

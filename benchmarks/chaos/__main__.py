@@ -9,9 +9,11 @@ plain `sbatch --requeue` and submitit make of the same fault ("lost": not traini
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
+from dataclasses import fields
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -32,7 +34,6 @@ def main() -> int:
     chosen = arguments.parse_args()
     only = {key for key in chosen.only.upper().split(",") if key}
     report = Report("chaos", "training", short=chosen.short)
-    table = _table()
     failed = False
     with open_lab() as lab:
         for experiment in EXPERIMENTS:
@@ -42,10 +43,13 @@ def main() -> int:
             failed |= results is None
             beside = {} if chosen.no_peers else _peers(lab, experiment)
             for at, result in enumerate(results or []):
-                _add(table, report, experiment, result, beside if at == 0 else {})
-    report.notes.append(f"load of the machine at the end: {os.getloadavg()[1]:.1f}")
+                report.figures.append(_figure(experiment, result, beside if at == 0 else {}))
+    load = os.getloadavg()[2]
+    report.notes.append(f"{', '.join(sorted(only)) or 'all'}: load of the machine {load:.1f}")
+    if only:
+        _take_over(report)
     console = Console() if sys.stdout.isatty() else Console(width=160)
-    return max(report.finish(lambda _: console.print(table)), int(failed))
+    return max(report.finish(lambda filled: console.print(_table(filled))), int(failed))
 
 
 def _play(lab: Lab, experiment: Experiment, short: bool, report: Report) -> list[Result] | None:
@@ -75,7 +79,8 @@ def _peers(lab: Lab, experiment: Experiment) -> dict[str, str]:
             value = measure(lab, peer)
             found[peer] = "lost" if value == peers.LOST else f"{value:.3g}"
         except LabError as error:
-            found[peer] = f"failed: {error}"[:60]
+            report_line = str(error).splitlines()[0][:60].replace(",", ";")
+            found[peer] = f"failed ({report_line})"
         finally:
             lab.cancel_all()
             lab.revive()
@@ -83,31 +88,50 @@ def _peers(lab: Lab, experiment: Experiment) -> dict[str, str]:
     return found
 
 
-def _add(
-    table: Table, report: Report, experiment: Experiment, result: Result, beside: dict[str, str]
-) -> None:
-    plain = beside.get("sbatch --requeue", NOT_RUN)
-    figure = Figure(
-        f"{experiment.key} {result.name}",
+def _figure(experiment: Experiment, result: Result, beside: dict[str, str]) -> Figure:
+    return Figure(
+        f"{experiment.key}: {result.name}",
         result.value,
         result.unit,
         result.target,
-        "sbatch --requeue" if plain != NOT_RUN else "",
-        float(plain) if plain.replace(".", "").isdigit() else None,
+        ", ".join(f"{peer}: {value}" for peer, value in beside.items()),
     )
-    report.figures.append(figure)
-    met = {True: "[green]met[/green]", False: "[red]missed[/red]", None: ""}[figure.met]
-    submitit = beside.get("submitit", NOT_RUN)
-    ours = f"{result.value:,.3g} {result.unit}".rstrip()
-    table.add_row(experiment.key, result.name, ours, result.target, met, plain, submitit)
-    if beside:
-        report.notes.append(f"{figure.name}: " + ", ".join(f"{k}: {v}" for k, v in beside.items()))
 
 
-def _table() -> Table:
+def _take_over(report: Report) -> None:
+    """Keep the figures of experiments that this run left out, and the order of all."""
+    try:
+        known = json.loads(report.path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    names = {field.name for field in fields(Figure)}
+    ran = {_key(figure) for figure in report.figures}
+    old = [Figure(**{k: v for k, v in one.items() if k in names}) for one in known["figures"]]
+    report.figures += [figure for figure in old if _key(figure) not in ran]
+    order = [experiment.key for experiment in EXPERIMENTS]
+    report.figures.sort(key=lambda figure: order.index(_key(figure)))
+    report.notes = [*known["notes"], *report.notes]
+
+
+def _key(figure: Figure) -> str:
+    return figure.name.partition(":")[0]
+
+
+def _table(report: Report) -> Table:
     table = Table(title="faults in training on Slurm", box=SIMPLE_HEAD, title_justify="left")
-    for column in ("", "figure", "ours", "target", "", "sbatch --requeue", "submitit"):
+    for column in ("", "figure", "ours", "target", "", *peers.PEERS):
         table.add_column(column)
+    for figure in report.figures:
+        met = {True: "[green]met[/green]", False: "[red]missed[/red]", None: ""}[figure.met]
+        beside = dict(part.split(": ", 1) for part in figure.peer.split(", ") if part)
+        table.add_row(
+            _key(figure),
+            figure.name.partition(": ")[2],
+            f"{figure.value:,.3g} {figure.unit}".rstrip(),
+            figure.target,
+            met,
+            *(beside.get(peer, NOT_RUN) for peer in peers.PEERS),
+        )
     return table
 
 

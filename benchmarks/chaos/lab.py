@@ -60,6 +60,11 @@ class Run:
         assert self._supervisor is not None
         return self._supervisor
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether its supervisor lives (a peer's run has none)."""
+        return self._supervisor is not None and self._supervisor.poll() is None
+
     def kill_supervisor(self) -> None:
         self.supervisor.kill()
         self.supervisor.wait()
@@ -219,19 +224,19 @@ class Lab:
     def revive(self) -> None:
         """Start the daemons that are missing and wait for all nodes to be there."""
         for run in self._runs:
+            if run.is_watched:
+                continue
             for node in (f"node{number}" for number in range(1, NODES + 1)):
                 for pid in (*run.processes(node, ranks=False), *run.processes(node, ranks=True)):
-                    if run.supervisor.poll() is not None:
-                        with contextlib.suppress(ProcessLookupError):
-                            os.kill(pid, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
         self.cluster("start")
 
     def cancel_all(self) -> None:
         subprocess.run(["scancel", "--me"], check=False, capture_output=True)
         for run in self._runs:
-            if run._supervisor is not None and run._supervisor.poll() is None:
-                run._supervisor.kill()
-                run._supervisor.wait()
+            if run.is_watched:
+                run.kill_supervisor()
 
     def _size(self, action: str) -> list[str]:
         return ["--nodes", str(NODES)] if action == "start" else []

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.cluster.blacklist import DAY_S, FORGIVEN, Blacklist, Offence, Terms, avoided, score
+from training.cluster.blacklist import (
+    DAY_S,
+    FORGIVEN,
+    Blacklist,
+    Offence,
+    Terms,
+    avoided,
+    main,
+    score,
+)
 
 NOW = 1_767_225_600.0
 
@@ -53,6 +64,16 @@ def test_a_torn_line_costs_itself_only(tmp_path: Path) -> None:
         stream.write(b'{"time": 12\n' + b"\0" * 20 + b"\n")
     log.add(offence("n2", 0.0))
     assert set(log.avoided(NOW)) == {"n1", "n2"}
+
+
+def test_the_command_lists_and_forgives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = Blacklist(tmp_path / "bad-nodes.jsonl")
+    for node in ("n1", "n2"):
+        log.add(Offence(time.time(), node, "node_lost", "dsm-1/sft", 1, 1, "no word"))
+    assert main(["--workspace", str(tmp_path), "--forgive", "n1"]) == 0
+    listed = capsys.readouterr().out
+    assert listed.startswith("n2 until") and "node_lost in dsm-1/sft no word" in listed
+    assert "n1" not in listed
 
 
 offences = st.lists(

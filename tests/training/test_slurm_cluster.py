@@ -17,6 +17,7 @@ from slurm_on_one_host import Cluster
 
 from training.cluster.job import TERMINAL, Job, JobHandle, JobState, JobStatus
 from training.cluster.slurm import SlurmLauncher, SlurmOptions
+from training.run_events import EVENTS_NAME, read_events
 from workspace.errors import TransientError, UserError
 
 pytestmark = pytest.mark.slurm
@@ -254,6 +255,30 @@ def test_a_dead_node_loses_the_job_and_is_named(
     )
     assert ended(launcher, launcher.submit(retry), retry).state is JobState.SUCCEEDED
     assert (retry.attempt_dir / "nodes.txt").read_text() == "node1\nnode3\n"
+    assert "3 nodes are up" in cluster.call("start")
+
+
+WAITS_IN_GENERATION_ONE = """
+import os, time
+print(os.getpid(), "up", flush=True)
+time.sleep(300 if os.environ["DSM_GENERATION"] == "1" else 0)
+"""
+
+
+def test_a_spare_takes_the_place_of_a_dead_node(
+    launcher: SlurmLauncher, cluster: Cluster, job: Job
+) -> None:
+    job = replace(job, command=("-c", WAITS_IN_GENERATION_ONE), spares=1, restarts=1)
+    handle = launcher.submit(job)
+    rank = int(await_log(job, 1, "up").split()[0])
+    agent = int(Path(f"/proc/{rank}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    for pid in (cluster.daemon("node2"), agent):
+        os.kill(pid, signal.SIGKILL)
+    assert ended(launcher, handle, job).state is JobState.SUCCEEDED
+    assert ends_soon(rank), "the kernel ends a rank with its agent"
+    events = read_events(job.attempt_dir / EVENTS_NAME)
+    started = [event.nodes for event in events if event.event == "started"]
+    assert started == [("node1", "node2"), ("node1", "node3")]
     assert "3 nodes are up" in cluster.call("start")
 
 

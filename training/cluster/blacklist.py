@@ -7,20 +7,26 @@ follows from it is computed:
 
 An offence keeps a node out for a day. Each earlier one doubles that, up to 30 days, and counts
 half as much for every week that has passed: a node that fails again and again (a lemon) stays out
-for longer, one bad day is forgotten. `forgive` ends it at once, after a repair.
+for longer, one bad day is forgotten. After a repair a person ends it at once:
+
+    python -m training.cluster.blacklist --workspace DIR [--forgive node7]
 
 Not covered: draining nodes in Slurm, which is its operators' decision.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-from collections.abc import Iterable, Mapping
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from workspace import publish
+from workspace.paths import Workspace
 
 DAY_S = 86_400.0
 
@@ -149,3 +155,23 @@ def _parse(line: str) -> Offence | None:
         return Offence(**json.loads(line))
     except (ValueError, TypeError):
         return None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Show who is left out, and until when; forgive."""
+    parser = argparse.ArgumentParser(prog="blacklist", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--workspace", type=Path, required=True)
+    parser.add_argument("--forgive", action="append", default=[], metavar="NODE")
+    chosen = parser.parse_args(arguments)
+    blacklist = Blacklist(Workspace(chosen.workspace).bad_nodes)
+    for node in chosen.forgive:
+        blacklist.forgive(node, time.time())
+    for node, until in blacklist.avoided(time.time()).items():
+        last = max(offence for offence in blacklist.offences() if offence.node == node)
+        clock = time.strftime("%F %R", time.localtime(until))
+        print(f"{node} until {clock}: {last.cause} in {last.run} {last.detail}".rstrip())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
