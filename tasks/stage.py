@@ -5,6 +5,7 @@ Where the shards run is for `tasks/shards.py`: one after another here, or on a c
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,9 +79,30 @@ def stage_tasks(
         stage=stage.STAGE,
         unit=unit,
         plan=stage.plan,
-        process=task(process or whole_shard, **shard_options),
+        process=task(taking_back(process or whole_shard), **shard_options),
         publish=task(publish_stage, **publish_options),
     )
+
+
+def taking_back(process: ProcessShard) -> ProcessShard:
+    """`process`, whose progress is taken back when it fails: a retry counts it again."""
+
+    @functools.wraps(process)
+    def counted(config: HasWorkspace, shard: Shard, advance: Advance) -> ShardReport:
+        done = 0
+
+        def note(units: int) -> None:
+            nonlocal done
+            done += units
+            advance(units)
+
+        try:
+            return process(config, shard, note)
+        except BaseException:
+            advance(-done)
+            raise
+
+    return counted
 
 
 def run_stage(
