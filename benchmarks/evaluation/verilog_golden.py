@@ -101,6 +101,7 @@ def speed(report: Report, scratch: Path) -> float:
     report.add("recordings kept, CPU", warm_cpu[0], "s", peer=label, peer_value=peer_cpu[0])
     report.add("upstream's CPU over ours, recordings kept", peer_cpu[0] / warm_cpu[0], "x",
                target=">= 2")  # fmt: skip
+    report.add("upstream's CPU over ours, cold", peer_cpu[0] / cpu[0], "x")
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     report.notes.append(f"load of the machine in the last 1, 5, 15 minutes: {load}")
     return peer_cpu[0]
