@@ -312,6 +312,14 @@ def test_a_checkpoint_with_changed_bytes_is_passed_over(
     assert "is damaged (__0_0.distcp)" in run.log()
 
 
+def test_sequences_longer_than_the_models_are_the_users_to_shorten(
+    zygote: Zygote, base: Path, texts: Path, tmp_path: Path
+) -> None:
+    run = cpt(zygote, tmp_path, base, texts, sequence_length=513)
+    assert run.start(2).wait() == [EXIT_NEVER_AGAIN, EXIT_NEVER_AGAIN]
+    assert "512 positions" in json.loads((run.attempt_dir() / "error.json").read_text())["message"]
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 6 MB where the checkpoints of a stage go."""

@@ -273,7 +273,7 @@ class Run:
             "cursor": step * self.schedule.rows_per_step,
             "samples": len(self.samples),
             "metrics_lines": step - self.done,
-            "eval_losses": self.eval_losses,
+            "eval_losses": list(self.eval_losses),  # a save may be written later
             "threads": torch.get_num_threads(),
             "torch": str(torch.__version__),
         }

@@ -19,13 +19,22 @@ from workspace.errors import UserError
 
 
 def load_sharded(spec: TrainSpec, ranks: Ranks) -> Any:
-    """The parent's weights, sharded. Raises `UserError` for a layout that FSDP cannot do."""
+    """The parent's weights, sharded.
+
+    Raises `UserError` for a layout that FSDP cannot do, or sequences longer than the model's.
+    """
     import torch
     from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    whole = load_model(spec) if ranks.is_first else None
     config = AutoConfig.from_pretrained(spec.parent, local_files_only=True, trust_remote_code=False)
+    positions = getattr(config, "max_position_embeddings", None)
+    if spec.stage == "cpt" and positions and spec.cpt.sequence_length > positions:
+        raise UserError(
+            f"cpt.sequence_length is {spec.cpt.sequence_length}, but {spec.parent} was made for "
+            f"{positions} positions: lower it"
+        )
+    whole = load_model(spec) if ranks.is_first else None
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(
             config, dtype=torch.float32, trust_remote_code=False
