@@ -33,6 +33,7 @@ from training.data.splits import TRAIN, VALIDATION
 from training.data.views import view_file
 from training.external.installed import module_cure
 from training.external.prepare import check_external, prepare, program_of
+from training.goodput.prices import PriceTable, write_prices
 from training.parallelism import Demand, demand_of, resolve_layout
 from training.publish_run import STAGE, publish_run
 from training.run_record import RunFolder, RunRecord, StageFolder
@@ -247,6 +248,12 @@ class TrainConfig(StageConfig):
         SectionLimits(),
         position=31,
         description="seconds without a word after which a rank counts as hanging",
+        affects_output=False,
+    )
+    prices: PriceTable = setting(
+        PriceTable(),
+        position=34,
+        description="what a device costs in an hour, for the account of the run",
         affects_output=False,
     )
 
@@ -665,6 +672,7 @@ def _open(config: TrainConfig, planned: RunPlan) -> RunRecord:
     for stage in planned.record.stages:
         check_stage(config, stage, planned.base)
         _hold_data(config, folder, stage, dataset)
+    write_prices(folder.root, config.prices)
     if known is None:
         folder.write_record(planned.record)
     return known or planned.record

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training import metrics, phases
-from training.goodput import Bucket, PriceTable, account_run
+from training.goodput import Bucket, PriceTable, account_run, read_prices
 from training.goodput.__main__ import as_json, main
 from training.goodput.account import account
 from training.goodput.buckets import MICROSECONDS, Span, StepSpan, Trace, cut
 from training.goodput.forecast import Rhythm, best_interval, ettr, outlook
+from training.goodput.prices import write_prices
 from workspace.errors import UserError
 
 SECOND = MICROSECONDS
@@ -269,6 +270,18 @@ def test_the_command_prints_tables_and_json(
     assert document["allocated_device_seconds"] == 2 * 8 * 80
     assert document["cost"] == {"amount": pytest.approx(1280 / 3600 * 0.05), "currency": "EUR"}
     assert document == as_json(account_run(run), PriceTable.from_yaml(prices))
+
+
+def test_the_prices_that_a_run_was_started_with_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_run(tmp_path)
+    write_prices(run, PriceTable())
+    assert read_prices(run) is None, "nobody said what it costs"
+    write_prices(run, PriceTable(per_cpu_hour=0.5))
+    assert main([str(run), "--json"]) == 0
+    cost = json.loads(capsys.readouterr().out)["cost"]
+    assert cost == {"amount": pytest.approx(1280 / 3600 * 0.5), "currency": "USD"}
 
 
 def test_lines_without_times_are_laid_before_the_files_last_change(tmp_path: Path) -> None:

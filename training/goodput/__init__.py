@@ -12,6 +12,6 @@ bucket, and the buckets add up to what was allocated exactly.
 
 from training.goodput.account import RunAccount, account_run
 from training.goodput.buckets import Bucket
-from training.goodput.prices import PriceTable
+from training.goodput.prices import PriceTable, read_prices
 
-__all__ = ["Bucket", "PriceTable", "RunAccount", "account_run"]
+__all__ = ["Bucket", "PriceTable", "RunAccount", "account_run", "read_prices"]

@@ -15,7 +15,7 @@ from rich.table import Table
 from training.goodput.account import RunAccount, account_run
 from training.goodput.buckets import MICROSECONDS, Bucket
 from training.goodput.forecast import outlook
-from training.goodput.prices import PriceTable
+from training.goodput.prices import PriceTable, read_prices
 from workspace.errors import DsmError
 
 DEFAULT_RECOVERY_S = 300.0
@@ -39,7 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("run", type=Path, help="WORKSPACE/runs/RUN")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--prices", type=Path, help="YAML file of prices")
+    parser.add_argument(
+        "--prices",
+        type=Path,
+        help="YAML file of prices (default: those that the run was started with)",
+    )
     parser.add_argument(
         "--recovery",
         type=float,
@@ -48,8 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     chosen = parser.parse_args(arguments)
     try:
-        prices = PriceTable.from_yaml(chosen.prices) if chosen.prices else None
         account = account_run(chosen.run)
+        given = chosen.prices and PriceTable.from_yaml(chosen.prices)
+        prices = given or read_prices(chosen.run)
     except DsmError as error:
         print(f"goodput: {error}", file=sys.stderr)
         return 1
