@@ -122,12 +122,12 @@ def _buckets(account: RunAccount, prices: PriceTable | None) -> Table:
     for bucket, value in account.time.items():
         share = value / paid if paid else 0.0
         free = bucket is Bucket.QUEUE
-        money = ["" if free else f"{share * cost:,.2f}"] if prices else []
+        money = ["" if free else _money(share * cost)] if prices else []
         table.add_row(
             bucket, _hours(value), "" if free else _percent(share), *money, _ABOUT[bucket]
         )
     table.add_section()
-    money = [f"{cost:,.2f} {prices.currency}"] if prices else []
+    money = [f"{_money(cost)} {prices.currency}"] if prices else []
     table.add_row("allocated", _hours(paid), _percent(1.0), *money, "all but the queue")
     return table
 
@@ -172,6 +172,10 @@ def _outlook(account: RunAccount, recovery_s: float) -> Table:
 
 def _hours(microseconds: int) -> str:
     return f"{microseconds / MICROSECONDS / 3600:,.3f}"
+
+
+def _money(amount: float) -> str:
+    return f"{amount:,.2f}" if amount >= 1 else f"{amount:.5f}"
 
 
 def _percent(share: float | None) -> str:
