@@ -26,6 +26,7 @@ from corpus.parsers.pdf_pymupdf_tables import to_box
 from corpus.parsers.pdf_raw import PageFiles, RawBlock, RawImage
 
 MIN_PIXELS: Final = 16
+LARGE_PIXELS: Final = 4_000_000
 WHOLE_PAGE: Final = 0.85
 # A figure is at least this wide and high, and its caption at most this far away.
 MIN_FIGURE_PT: Final = 40.0
@@ -59,7 +60,12 @@ class _Placed(NamedTuple):
 
     xref: int
     box: Box
-    tiny: bool
+    width_px: int
+    height_px: int
+
+    @property
+    def tiny(self) -> bool:
+        return min(self.width_px, self.height_px) < MIN_PIXELS
 
 
 class ImageExtractor:
@@ -70,6 +76,7 @@ class ImageExtractor:
         self._document = document
         self._options = options
         self._stored: dict[int, Stored] = {}
+        self._masks: dict[int, int] = {}  # of each picture its soft mask's xref, 0 for none
 
     def read(
         self, page: Any, blocks: Sequence[RawBlock], drawings: Sequence[Any], files: PageFiles
@@ -87,7 +94,7 @@ class ImageExtractor:
             elif area(box) >= WHOLE_PAGE * area(shown):
                 found.flag("scanned")
             elif placed.xref:
-                self._add(found, placed.xref, box, files)
+                self._add(found, placed, box, files)
             elif image := self._render(page, box, files, "raster"):
                 found.images.append(image)
         self._add_line_art(found, page, blocks, drawings, files)
@@ -102,6 +109,7 @@ class ImageExtractor:
         by_size: dict[tuple[int, int], set[int]] = {}
         for item in page.get_images(full=True):
             by_size.setdefault((int(item[2]), int(item[3])), set()).add(int(item[0]))
+            self._masks[int(item[0])] = int(item[1])
         drawn = page.get_image_info()
         if any(len(by_size.get((item["width"], item["height"]), ())) > 1 for item in drawn):
             drawn = page.get_image_info(xrefs=True)
@@ -111,34 +119,37 @@ class ImageExtractor:
             stored = by_size.get((width, height), set())
             xref = int(item["xref"]) if "xref" in item else min(stored, default=0)
             box = to_box(self._pymupdf.Rect(item["bbox"]) * page.rotation_matrix)
-            placed.append(_Placed(xref, box, min(width, height) < MIN_PIXELS))
+            placed.append(_Placed(xref, box, width, height))
         return placed
 
-    def _add(self, found: FoundImages, xref: int, box: Box, files: PageFiles) -> None:
-        if xref not in self._stored:
-            self._stored[xref] = self._store(xref, files)
-        stored = self._stored[xref]
+    def _add(self, found: FoundImages, placed: _Placed, box: Box, files: PageFiles) -> None:
+        if placed.xref not in self._stored:
+            self._stored[placed.xref] = self._store(placed, files)
+        stored = self._stored[placed.xref]
         if stored.flag:
             found.flag(stored.flag)
         else:
             found.images.append(RawImage(box, stored.width_px, stored.height_px, stored.file))
 
-    def _store(self, xref: int, files: PageFiles) -> Stored:
+    def _store(self, placed: _Placed, files: PageFiles) -> Stored:
+        width, height = placed.width_px, placed.height_px
+        if width * height > self._options.max_page_pixels:
+            return Stored("", width, height, "image_too_large")
         try:
-            item = self._document.extract_image(xref)
-            width, height = int(item["width"]), int(item["height"])
-            if width * height > self._options.max_page_pixels:
-                return Stored("", width, height, "image_too_large")
-            plain = item["ext"] in ("png", "jpeg") and not item["smask"]
-            if plain and "CMYK" not in str(item["cs-name"]):
-                data = bytes(item["image"])
-            else:
-                data = self._to_png(xref, int(item["smask"]))
+            data = self._encoded(placed.xref)
         except MemoryError:
             raise
         except Exception:  # MuPDF raises many kinds on a damaged picture; the page is still good
             return Stored("", 0, 0, "image_error")
         return Stored(files.put_image(data), width, height)
+
+    def _encoded(self, xref: int) -> bytes:
+        mask = self._masks[xref]
+        if not mask:
+            item = self._document.extract_image(xref)
+            if item["ext"] in ("png", "jpeg") and "CMYK" not in str(item["cs-name"]):
+                return bytes(item["image"])
+        return self._to_png(xref, mask)
 
     def _to_png(self, xref: int, mask_xref: int) -> bytes:
         pixmap = self._pymupdf.Pixmap(self._document, xref)
@@ -146,10 +157,14 @@ class ImageExtractor:
             return bytes(pixmap.tobytes("png"))
         if pixmap.colorspace.n > 3 or pixmap.colorspace.name not in ("DeviceRGB", "DeviceGray"):
             pixmap = self._pymupdf.Pixmap(self._pymupdf.csRGB, pixmap)
+        if pixmap.width * pixmap.height > LARGE_PIXELS:
+            # MuPDF keeps the picture as it was decoded, too: three copies before the mask's two.
+            self._pymupdf.TOOLS.store_shrink(100)
         if mask_xref and not pixmap.alpha:
             mask = self._pymupdf.Pixmap(self._document, mask_xref)
             if (mask.width, mask.height) == (pixmap.width, pixmap.height):
                 pixmap = self._pymupdf.Pixmap(pixmap, mask)
+            del mask
         return bytes(pixmap.tobytes("png"))
 
     def _add_line_art(
