@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from training import model_card
 from training.base_model import ORIGIN_FILE, model_licence
 from training.metrics import read_metrics
 from training.run_record import RunFolder, RunRecord, link_or_copy
+from training.trainers.save_interval import SAVE_INTERVAL_NAME
 from training.trainers.spec import StageOutcome
 from workspace import publish
 from workspace.manifest import Manifest, code_version, describe_file, now, write_manifest
@@ -75,4 +77,15 @@ def _figures(folder: RunFolder, outcome: StageOutcome) -> dict[str, Any]:
         "tokens_per_s": round(tokens / seconds, 1) if seconds else 0.0,
         "first_loss": steps[0].loss if steps else None,
         "last": outcome.last,
+        "ended_by": outcome.ended_by,
+        **({"save_interval": interval} if (interval := _save_interval(folder, outcome)) else {}),
     }
+
+
+def _save_interval(folder: RunFolder, outcome: StageOutcome) -> dict[str, Any]:
+    """What the steps between saves were chosen from; empty where they were given."""
+    record = folder.stage(outcome.stage).root / SAVE_INTERVAL_NAME
+    if not record.exists():
+        return {}
+    found: dict[str, Any] = json.loads(record.read_text(encoding="utf-8"))
+    return found

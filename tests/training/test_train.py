@@ -81,6 +81,7 @@ def test_a_run_ends_in_a_published_and_registered_model(
     card = (result.directory / "README.md").read_text()
     assert "CC0-1.0" in card and config.base_model in card
     assert {progress.stage for progress in seen} == {"sft", "dpo", "rlvr"}
+    assert {result.manifest.notes[name]["ended_by"] for name in config.stages} == {"budget"}
     assert not list(result.directory.parent.glob("*/checkpoints")), "not needed any more"
 
 

@@ -18,14 +18,13 @@ from training.mfu import mfu_of
 from training.trainers import model_io
 from training.trainers.beats import beating
 from training.trainers.limits import HourLimit, evaluations_without_gain
-from training.trainers.save_interval import SaveSchedule
+from training.trainers.save_interval import SAVE_INTERVAL_NAME, SaveSchedule
 from training.trainers.spec import TrainSpec
 from training.trainers.stopping import StopRequest, of_rank_zero
 from workspace.errors import UserError
 from workspace.memory import trim_heap
 
 TRIM_EVERY_STEPS = 4
-SAVE_INTERVAL_NAME = "save_interval.json"  # in the stage's folder
 _OWN_FIELDS = {"loss", "learning_rate", "grad_norm", "epoch", "num_tokens", "step_time"}
 
 

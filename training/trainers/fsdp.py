@@ -27,14 +27,14 @@ from training.cluster.heartbeat import Section
 from training.ledger import Ledger, Origin
 from training.memory_watch import MemoryWatch
 from training.trainers import entry
-from training.trainers.callbacks import SAVE_INTERVAL_NAME, TRIM_EVERY_STEPS
+from training.trainers.callbacks import TRIM_EVERY_STEPS
 from training.trainers.feeding import Pass, Share, make_batch, share_of
 from training.trainers.limits import HourLimit, evaluations_without_gain
 from training.trainers.model_io import keep_best, load_tokenizer, trained_model
 from training.trainers.ranks import Ranks, start
 from training.trainers.sample_order import SampleOrder
 from training.trainers.samples import HELD_OUT_NAME, Samples, prepare_samples, read_samples
-from training.trainers.save_interval import SaveSchedule
+from training.trainers.save_interval import SAVE_INTERVAL_NAME, SaveSchedule
 from training.trainers.schedule import Schedule, schedule_of
 from training.trainers.sharded_checkpoint import Saver, Trained, resume, seed_generators
 from training.trainers.sharded_model import gather, load_sharded

@@ -15,6 +15,7 @@ from statistics import median
 
 from workspace import publish
 
+SAVE_INTERVAL_NAME = "save_interval.json"  # in the stage's folder
 FIRST_SAVE_STEPS = 3  # until the first save, which is measured
 _REMEMBERED = 50  # steps whose median is the time of a step
 
