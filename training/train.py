@@ -31,7 +31,7 @@ from training.cluster.recovery import Limits
 from training.cluster.render import SlurmOptions, write_script
 from training.data.splits import TRAIN, VALIDATION
 from training.data.views import view_file
-from training.external.installed import module_cure
+from training.external.installed import require_module
 from training.external.prepare import check_external, prepare, program_of
 from training.goodput.prices import PriceTable, write_prices
 from training.parallelism import Demand, demand_of, resolve_layout
@@ -58,7 +58,7 @@ from training.trainers.settings import (
 from training.trainers.spec import StageOutcome, TrainSpec
 from workspace import publish, registry
 from workspace.config import StageConfig, setting
-from workspace.errors import MissingToolError, UserError
+from workspace.errors import UserError
 from workspace.locking import stage_lock
 from workspace.manifest import (
     Manifest,
@@ -300,7 +300,7 @@ class TrainConfig(StageConfig):
             demand,
             model=model,
             nodes=nodes or self.nodes,
-            processes_per_node=self.gpus_per_node if driven else self.processes_per_node,
+            processes_per_node=max(1, self.gpus_per_node) if driven else self.processes_per_node,
             gpus=self.gpus_per_node > 0,
         )
 
@@ -513,7 +513,6 @@ class JobMaker:
             nodes=nodes or config.nodes,
             processes_per_node=config.processes_per_node,
             gpus_per_node=config.gpus_per_node,
-            python=python_of(config),
             with_data=with_data,
         )
 
@@ -550,8 +549,11 @@ class JobMaker:
 
 
 def python_of(config: TrainConfig) -> str:
-    """The interpreter of the ranks."""
-    return (config.slurm.python if config.launcher == "slurm" else "") or sys.executable
+    """The interpreter of the ranks, "" where it is inside a container and cannot be asked here."""
+    if config.launcher == "local":
+        return sys.executable
+    inside = config.slurm.container.runtime != "none"
+    return "" if inside else config.slurm.python or sys.executable
 
 
 def view_of(config: TrainConfig, stage: StageName) -> str:
@@ -604,13 +606,9 @@ def check_stage(config: TrainConfig, stage: StageName, base: Path) -> None:
     if stage == "rlvr" and config.rlvr.rollouts == "vllm" and config.rlvr.backend == "trl":
         if not config.gpus_per_node:
             raise UserError("rlvr.rollouts: vllm samples on GPUs; set gpus_per_node")
-        cure = module_cure("vllm", "pip install vllm", python_of(config))
-        if cure:
-            raise MissingToolError(f"rlvr.rollouts is vllm, but {cure}; or take transformers")
+        require_module("vllm", "rlvr.rollouts is vllm", "take transformers", python_of(config))
     if config.adapter.method == "qlora" and config.demand(stage).backend == "trl":
-        cure = module_cure("bitsandbytes", "pip install bitsandbytes", python_of(config))
-        if cure:
-            raise MissingToolError(f"adapter.method is qlora, but {cure}; or take lora")
+        require_module("bitsandbytes", "adapter.method is qlora", "take lora", python_of(config))
     if config.adapter.method != "full" and config.demand(stage).backend == "fsdp":
         raise UserError(
             f"{stage}: the fsdp trainer trains all weights; set adapter.method full, or "

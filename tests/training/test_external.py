@@ -144,9 +144,8 @@ def rendered(folder: Path, base: Path, spec: TrainSpec, *, gpus: int = 8) -> dic
     """The program's settings by dotted name, as a reader of its file sees them."""
     target = folder / "told"
     prepare(
-        spec, target, model=base, run="my run", nodes=2, processes_per_node=8, gpus_per_node=gpus,
-        python="/venv/bin/python",
-    )  # fmt: skip
+        spec, target, model=base, run="my run", nodes=2, processes_per_node=8, gpus_per_node=gpus
+    )
     for name, read in (("train.toml", tomllib.loads), ("train.yaml", yaml.safe_load)):
         if (target / name).exists():
             return flat(read((target / name).read_text()))
@@ -198,7 +197,7 @@ def test_torchtitan_is_told_the_layout_and_the_budget(base: Path, tmp_path: Path
         == told
     )
     assert launch(tmp_path)["command"] == [
-        "/venv/bin/python", "-m", "torchtitan.train", "--job.config_file",
+        "{python}", "-m", "torchtitan.train", "--job.config_file",
         str(tmp_path / "told" / "train.toml"),
     ]  # fmt: skip
     rows = list(Path(told["training.dataset_path"]).glob("*.parquet"))
@@ -281,6 +280,8 @@ def test_what_cannot_be_is_said_before_a_job(base: Path, tmp_path: Path) -> None
         check("sft", program="nemo_rl", folder=str(tmp_path))
     with pytest.raises(UserError, match="set processes_per_node to 1"):
         check("rlvr", 8, program="verl")
+    # Inside a container it is asked by the job, which then ends with 93.
+    check_external(ExternalSettings(), "cpt", processes_per_node=8, python="")
     with pytest.raises(MissingToolError, match=r"cannot be started .*slurm\.python"):
         check_external(
             ExternalSettings(), "cpt", processes_per_node=8, python=str(tmp_path / "python")

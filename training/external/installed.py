@@ -6,6 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from workspace.errors import MissingToolError
+
 
 def module_cure(module: str, install: str, python: str) -> str:
     """What to do where `python` cannot import `module`, "" where it can."""
@@ -15,6 +17,13 @@ def module_cure(module: str, install: str, python: str) -> str:
     except OSError as error:
         return f"{python} cannot be started ({error.strerror}): set slurm.python"
     return f"{python} has no {module}: `{install}` there" if done.returncode else ""
+
+
+def require_module(module: str, why: str, instead: str, python: str) -> None:
+    """Raise `MissingToolError` where `python` cannot import `module` ("": it cannot be asked)."""
+    cure = module_cure(module, f"pip install {module}", python) if python else ""
+    if cure:
+        raise MissingToolError(f"{why}, but {cure}; or {instead}")
 
 
 def checkout_cure(name: str, address: str, script: str, folder: str) -> str:

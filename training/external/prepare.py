@@ -44,13 +44,24 @@ def program_of(settings: ExternalSettings, stage: StageName) -> Program:
 def check_external(
     settings: ExternalSettings, stage: StageName, *, processes_per_node: int, python: str
 ) -> None:
-    """Raise what would stop the job, before there is one: `UserError`, `MissingToolError`."""
+    """Raise what would stop the job, before there is one: `UserError`, `MissingToolError`.
+
+    `python` is the ranks' interpreter, "" where it cannot be asked from here (a container).
+    """
     program = program_of(settings, stage)
     if program.is_driven and processes_per_node != 1:
         raise UserError(
             f"{program.name} spreads itself over the GPUs of a node: set processes_per_node to 1 "
             "and gpus_per_node to their number"
         )
+    if python:
+        require_program(program, settings, stage, python)
+
+
+def require_program(
+    program: Program, settings: ExternalSettings, stage: StageName, python: str
+) -> None:
+    """Raise `MissingToolError` with the cure where the program is not there."""
     cure = program.cure(settings.folder, python)
     if cure:
         raise MissingToolError(f"{stage} is to be trained by {program.name}, but {cure}")
@@ -65,7 +76,6 @@ def prepare(
     nodes: int,
     processes_per_node: int,
     gpus_per_node: int,
-    python: str,
     with_data: bool = True,
 ) -> Launch:
     """Write the program's data (once, under `Work.folder`) and its configuration (into `target`).
@@ -107,9 +117,7 @@ def prepare(
     launch = Launch(
         program=program.name,
         command=tuple(
-            word.replace("{python}", python).replace("{files}", str(target))
-            if word.startswith(("{python}", "{files}"))
-            else word
+            word.replace("{files}", str(target)) if word.startswith("{files}") else word
             for word in rendered.command
         ),
         working_folder=spec.external.folder or str(work.folder),

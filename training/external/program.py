@@ -61,7 +61,7 @@ class Launch(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     program: str
-    command: tuple[str, ...]
+    command: tuple[str, ...]  # `{python}`: the interpreter of the rank
     working_folder: str
     is_driven: bool
     nodes: int

@@ -33,7 +33,7 @@ from training import checkpoints
 from training.base_model import check_model_folder
 from training.cluster.heartbeat import Section, of_this_rank
 from training.cluster.job import EXIT_NEVER_AGAIN, EXIT_RESUME
-from training.external.prepare import program_of
+from training.external.prepare import program_of, require_program
 from training.external.program import LAUNCH_NAME, Launch, Program
 from training.trainers import entry
 from training.trainers.spec import StageOutcome, TrainSpec
@@ -54,7 +54,8 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
     launch = Launch.model_validate_json(launch_file.read_text(encoding="utf-8"))
     program = program_of(spec.external, spec.stage)
     rank = int(os.environ.get("RANK", "0"))
-    command = list(launch.command)
+    require_program(program, spec.external, spec.stage, sys.executable)
+    command = [sys.executable if word == "{python}" else word for word in launch.command]
     if launch.is_driven and launch.nodes > 1:
         head = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         gpus = f"--num-gpus={launch.gpus_per_node}"

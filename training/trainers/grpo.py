@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from training.data.reward import VerifiedReward
 from training.data.verdict_pool import VerdictPool, default_workers
+from training.external.installed import require_module
 from training.rollouts import RolloutLog
 from training.trainers import entry
 from training.trainers.callbacks import Callbacks, make_callbacks, rank
@@ -39,6 +40,8 @@ class Prompts(NamedTuple):
 
 def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
     """Train to the end, or return None with a checkpoint written when a stop was asked for."""
+    if spec.rlvr.rollouts == "vllm":
+        require_module("vllm", "rlvr.rollouts is vllm", "take transformers", sys.executable)
     rows = read_view(spec.data, REQUIRED)
     tokenizer = load_tokenizer(spec.parent)
     prompts = usable_prompts(spec, tokenizer, rows)

@@ -5,14 +5,14 @@ Adapters (`spec.adapter`) are trained over frozen weights and merged into fp32 o
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
+from training.external.installed import require_module
 from training.trainers.spec import TrainSpec
 from workspace import publish
-from workspace.errors import MissingToolError
 
 # In the stage's folder.
 BEST_NAME = "best"  # weights, or the adapter, of the lowest evaluation loss
@@ -40,7 +40,7 @@ def load_model(spec: TrainSpec) -> Any:
     frozen = spec.adapter.method != "full"
     dtype = torch.bfloat16 if frozen and spec.precision == "bf16" else torch.float32
     if spec.adapter.method == "qlora":
-        require_qlora()
+        require_module("bitsandbytes", "adapter.method is qlora", "take lora", sys.executable)
         return _load(spec.parent, dtype, quantization_config=_four_bits(dtype))
     return _load(spec.parent, dtype)
 
@@ -58,14 +58,6 @@ def adapter_config(spec: TrainSpec) -> Any:
         lora_dropout=spec.adapter.dropout,
         target_modules=list(spec.adapter.target_modules) or "all-linear",
     )
-
-
-def require_qlora() -> None:
-    """Raise `MissingToolError` where frozen weights cannot be kept in four bits."""
-    if importlib.util.find_spec("bitsandbytes") is None:
-        raise MissingToolError(
-            "adapter.method qlora needs bitsandbytes: `pip install bitsandbytes`, or take lora"
-        )
 
 
 def keep_best(spec: TrainSpec, model: Any) -> None:
