@@ -1,0 +1,158 @@
+"""The node agents of one job as its coordinator sees them: who is there, who fell silent.
+
+An agent that is lost stays lost: its connection is closed on this side too, so that one that was
+only slow ends its ranks itself when it comes to. A node that Slurm takes out of the job (its slurmd
+is dead, its ranks may live) is lost as well.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+
+from training.cluster.agent_link import Link, LinkError, Listener, Message
+from training.cluster.slurm_client import SlurmClient
+from training.run_events import EventLog
+from workspace.errors import TransientError, UserError
+
+TICK_S = 0.1
+SILENT_S = 5.0  # an agent that says nothing for so long is lost
+GATHER_S = 600.0  # for the agents to come up at all
+LATE_S = 20.0  # that a spare may come later than the nodes that train
+HELD_S = 20.0  # between two looks at the job's nodes in Slurm
+
+HeldNodes = Callable[[], Sequence[str]]
+
+
+@dataclass
+class AgentHandle:
+    """A node's agent. `views`: what it last said of its ranks, by rank."""
+
+    node: str
+    link: Link
+    heard: float
+    views: dict[int, Message] = field(default_factory=dict)
+
+
+class Fleet:
+    """All agents. `held` says which nodes the scheduler gives the job (empty: it cannot say)."""
+
+    def __init__(
+        self, names: Sequence[str], listener: Listener, log: EventLog, held: HeldNodes
+    ) -> None:
+        self.names = names
+        self.agents: dict[str, AgentHandle] = {}
+        self.lost: set[str] = set()
+        self.generation = 0  # for the events
+        self.patience_s = SILENT_S
+        self._listener = listener
+        self._log = log
+        self._held = held
+
+    def gather(self, wanted: int, hopeless: Callable[[], bool]) -> list[str]:
+        """Wait for the agents; the nodes of those that came, in the allocation's order.
+
+        All are waited for, those beyond `wanted` for a short while only.
+        """
+        started = time.monotonic()
+        enough_at: float | None = None
+        while len(self.agents) < len(self.names):
+            self._admit()
+            for _ in self.listen():
+                pass  # nothing was asked yet
+            now = time.monotonic()
+            if enough_at is None and len(self.agents) >= wanted:
+                enough_at = now
+            late = enough_at is not None and now - enough_at > LATE_S
+            if late or now - started > GATHER_S or hopeless():
+                break
+        missing = tuple(name for name in self.names if name not in self.agents)
+        if missing:
+            self._log.say("agents_missing", f"no agent on {', '.join(missing)}", nodes=missing)
+        return [name for name in self.names if name in self.agents]
+
+    def listen(self) -> Iterator[tuple[AgentHandle, Message]]:
+        """What the agents say, for up to a tick; notices who is lost."""
+        by_connection = {agent.link.connection: agent for agent in self.agents.values()}
+        if not by_connection:
+            time.sleep(TICK_S)
+        for ready in wait(list(by_connection), TICK_S) if by_connection else ():
+            agent = by_connection[ready]  # type: ignore[index]
+            try:
+                while (message := agent.link.receive()) is not None:
+                    agent.heard = time.monotonic()
+                    yield agent, message
+            except LinkError:
+                self.lose(agent)
+        now, held = time.monotonic(), self._held()
+        for agent in list(self.agents.values()):
+            if now - agent.heard > self.patience_s:
+                self.lose(agent)
+            elif held and agent.node not in held:
+                self.lose(agent, f"Slurm took {agent.node} out of the job")
+
+    def lose(self, agent: AgentHandle, why: str = "") -> None:
+        """Give an agent up."""
+        if self.agents.pop(agent.node, None) is None:
+            return
+        agent.link.close()
+        self.lost.add(agent.node)
+        self._log.say(
+            "node_lost",
+            why or f"no word from the agent on {agent.node}",
+            generation=self.generation,
+            nodes=(agent.node,),
+        )
+
+    def send(self, to: Sequence[str], **order: object) -> None:
+        """An order to the agents of some nodes; those that are gone are passed over."""
+        for node in to:
+            agent = self.agents.get(node)
+            if agent is None:
+                continue
+            try:
+                agent.link.send(dict(order))
+            except LinkError:
+                self.lose(agent)
+
+    def present(self, nodes: Sequence[str]) -> list[str]:
+        """Those of `nodes` whose agent is there."""
+        return [node for node in nodes if node in self.agents]
+
+    def _admit(self) -> None:
+        while not self._listener.admitted.empty():
+            link = self._listener.admitted.get()
+            try:
+                hello = link.receive(SILENT_S)
+            except LinkError:
+                hello = None
+            node = hello["node"] if hello else ""
+            if node in self.names and node not in self.agents:
+                self.agents[node] = AgentHandle(node, link, time.monotonic())
+            else:
+                link.close()
+
+
+class NodesInSlurm:
+    """`HeldNodes` by squeue, three times a minute, in the background."""
+
+    def __init__(self, job_id: int) -> None:
+        self._nodes: tuple[str, ...] = ()
+        self._job_id = str(job_id)
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def __call__(self) -> Sequence[str]:
+        return self._nodes
+
+    def _watch(self) -> None:
+        client = SlurmClient(delays_s=())
+        while True:
+            time.sleep(HELD_S)
+            try:
+                info = client.job(self._job_id)
+            except (TransientError, UserError):
+                continue  # nothing is concluded from silence
+            self._nodes = info.nodes if info and info.state == "RUNNING" else ()
