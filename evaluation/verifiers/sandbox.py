@@ -33,7 +33,8 @@ Level = Literal["bwrap", "rlimit", "none"]
 LEVELS: tuple[Level, ...] = ("bwrap", "rlimit", "none")
 
 # How the sandbox's own programs begin what they say when they cannot start the one inside.
-OWN_MESSAGES = ("bwrap: ", "prlimit: ")
+OWN_MESSAGES = ("bwrap: ", "prlimit: ", "limits: ")
+_NO_LIMITS = "limits: this process may not use as much as its programs should"
 
 _MEMORY_WORDS = ("bad_alloc", "out of memory", "annot allocate", "memory exhausted")
 
@@ -137,9 +138,9 @@ def shell_limits(limits: Limits) -> str:
     if level() == "none":
         return ""
     return (
-        f"ulimit -S -t {limits.cpu_s} && ulimit -H -t {limits.cpu_s + 1} && "
+        f"{{ ulimit -S -t {limits.cpu_s} && ulimit -H -t {limits.cpu_s + 1} && "
         f"ulimit -v {limits.memory_bytes >> 10} && ulimit -f {limits.output_bytes >> 9} && "
-        "ulimit -c 0 || exit 100\n"
+        f"ulimit -c 0; }} 2>/dev/null || {{ echo '{_NO_LIMITS}' >&2; exit 1; }}\n"
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from scoring_inputs import COUNTER
 
+from evaluation.verifiers import sandbox
 from evaluation.verifiers.verdict import Verdict
 from evaluation.verifiers.verilog_compiler import compiler
 from evaluation.verifiers.verilog_simulation import bench
@@ -71,3 +72,17 @@ def test_an_exit_code_made_of_errors_is_taken_for_nothing_else(errors: int) -> N
     assert isinstance(found, Verdict)
     assert found.score == 0.0
     assert found.outcome in ("compile", "runtime")
+
+
+def test_limits_that_cannot_be_set_are_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where this process itself may use less, as on a machine with limits of its own."""
+    if sandbox.level() != "bwrap":
+        pytest.skip("only without privileges can a limit not be raised")
+    real = sandbox.shell_limits
+    monkeypatch.setattr(sandbox, "shell_limits", lambda limits: f"ulimit -f 1\n{real(limits)}")
+    with bench(3) as made:
+        assert made.gate(COUNTER, "counter") is None
+        found = made.drive(BENCH, "check", alone=False, output_bytes=1 << 22)
+    assert isinstance(found, Verdict)
+    assert (found.score, found.outcome) == (None, "infra:sandbox")
+    assert "may not use as much" in found.detail
