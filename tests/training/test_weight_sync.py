@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from benchmarks.training.tiny_model import write_tiny_model
-from training.train import TrainConfig, check_stage
+from training.stage_job import check_stage
+from training.train_config import TrainConfig
 from training.trainers.grpo import rollout_arguments
 from training.trainers.settings import RlvrSettings
 from training.trainers.weight_sync import (
