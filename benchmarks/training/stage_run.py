@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.training.zygote import Attempt, Zygote
 from training import checkpoints, ledger
+from training.cluster.job import STOP_FILE
 from training.metrics import StepMetrics, read_metrics
 from training.trainers.spec import TrainSpec
 
@@ -81,11 +82,13 @@ class StageRun:
         """Of an attempt, by default the newest."""
         return self.folder / "attempts" / str(number or self.attempts)
 
-    def start(self, world_size: int, **environment: str) -> Attempt:
-        """Start the next attempt."""
+    def start(self, world_size: int, *, stop: bool = False, **environment: str) -> Attempt:
+        """Start the next attempt. `stop`: it is asked to at once, and so trains one step."""
         self.attempts += 1
         folder = self.attempt_dir()
         folder.mkdir(parents=True)
+        if stop:
+            (folder / STOP_FILE).touch()
         spec = TrainSpec(attempt=self.attempts, attempt_dir=folder, **self._values)
         (folder / "spec.json").write_text(spec.model_dump_json(indent=1))
         return self.zygote.start(

@@ -16,20 +16,20 @@ from typing import Any
 import pytest
 from processes import is_running
 from safetensors.torch import load_file
-from tiny_training import question, tiny_config, write_dataset
+from tiny_training import question, tiny_config, tiny_spec, write_dataset
 
-from benchmarks.training.reshard import change_ranks
 from benchmarks.training.resume import disturb
 from benchmarks.training.save_kill import kill_at_points
 from benchmarks.training.stage_run import StageRun, wait_for
 from benchmarks.training.tiny_model import write_questions, write_texts, write_tiny_model
 from benchmarks.training.zygote import Zygote
 from training import checkpoints
-from training.cluster.job import EXIT_NEVER_AGAIN
+from training.cluster.job import EXIT_NEVER_AGAIN, EXIT_RESUME
 from training.ledger import main
-from training.metrics import read_metrics
+from training.metrics import StepMetrics, read_metrics
 from training.phases import read_phases
 from training.train import train
+from training.trainers.reporting import Services
 from training.trainers.samples import HELD_OUT_NAME, read_samples
 from training.trainers.settings import CptSettings
 
@@ -109,8 +109,8 @@ def test_a_run_of_two_ranks_is_trained_accounted_for_and_published(
 def test_trl_keeps_the_same_ledger(
     zygote: Zygote, base: Path, questions: Path, tmp_path: Path
 ) -> None:
-    """Two ranks, one kill; the stage ends in the middle of its second pass."""
-    settings = {"stage": "sft", "backend": "trl", "every": 3, "epochs": 1.5, **SFT}
+    """Two ranks, one kill; the stage ends in the middle of a pass."""
+    settings = {"stage": "sft", "backend": "trl", "every": 3, "epochs": 5.5, **SFT}
     run = StageRun(zygote, tmp_path, parent=base, data=questions, **settings)
     attempt = run.start(2)
     wait_for(lambda: run.newest_step >= 3, attempt)
@@ -119,7 +119,7 @@ def test_trl_keeps_the_same_ledger(
     run.finish(2)
     audit = run.audit()
     assert audit.faults == []
-    assert (audit.samples, audit.steps) == (37, 7)
+    assert (audit.samples, audit.steps) == (37, 26)
     assert [stretch.writer for stretch in audit.stretches] == ["1", "2"]
 
 
@@ -129,12 +129,15 @@ def test_other_numbers_of_ranks_change_rounding_alone(
     alone = cpt(zygote, tmp_path / "alone", base, texts, every=100, rows_per_step=7)
     alone.finish(1)
     changed = cpt(zygote, tmp_path / "changed", base, texts, every=100, rows_per_step=7)
-    change_ranks(changed, 24, (2, 1, 3))
+    for ranks in (2, 3):
+        stopped = changed.start(ranks, stop=True)  # after one step
+        assert set(stopped.wait()) == {EXIT_RESUME}
+    changed.finish(4)
     pairs = zip(alone.metrics(), changed.metrics(), strict=True)
     assert max(abs(one.loss - other.loss) for one, other in pairs) < 1e-5
     audit = changed.audit()
     assert audit.faults == []
-    assert [stretch.writer for stretch in audit.stretches] == ["1", "2", "3"]
+    assert audit.stretches == [("1", 1, 1), ("2", 2, 2), ("3", 3, 24)]
 
 
 def test_how_the_weights_are_spread_changes_nothing_else(
@@ -296,7 +299,7 @@ def test_the_published_model_is_the_trained_one(
 def test_a_checkpoint_with_changed_bytes_is_passed_over(
     zygote: Zygote, base: Path, texts: Path, tmp_path: Path
 ) -> None:
-    run = cpt(zygote, tmp_path, base, texts, every=2, max_steps=12, keep=3)
+    run = cpt(zygote, tmp_path, base, texts, every=2, max_steps=80, keep=3)
     attempt = run.start(1)
     wait_for(lambda: run.newest_step >= 6, attempt)
     attempt.kill()
@@ -318,6 +321,15 @@ def test_sequences_longer_than_the_models_are_the_users_to_shorten(
     run = cpt(zygote, tmp_path, base, texts, sequence_length=513)
     assert run.start(2).wait() == [EXIT_NEVER_AGAIN, EXIT_NEVER_AGAIN]
     assert "512 positions" in json.loads((run.attempt_dir() / "error.json").read_text())["message"]
+
+
+def test_steps_are_sent_to_tensorboard(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    spec = tiny_spec(tmp_path, tmp_path, "cpt", report_to=("tensorboard",))
+    services = Services(spec)
+    services.log(StepMetrics("cpt", 1, 1, 2, 0.5, 2.0, 1e-3, 0.5, 100, 0.1))
+    services.close()
+    assert list((spec.attempt_dir / "tensorboard").glob("events.*"))
 
 
 @pytest.fixture
