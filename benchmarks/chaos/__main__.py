@@ -20,8 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.chaos import peers
-from benchmarks.chaos.experiments import EXPERIMENTS, Experiment, Result
+from benchmarks.chaos.experiments import EXPERIMENTS, Experiment
 from benchmarks.chaos.lab import Lab, LabError, open_lab
+from benchmarks.chaos.result import Result
 from benchmarks.measure import Figure, Report, parser
 
 NOT_RUN = "not run"

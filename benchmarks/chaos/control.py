@@ -1,0 +1,94 @@
+"""What watches training dies, or the time limit comes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+from benchmarks.chaos.lab import Lab, LabError, Run
+from benchmarks.chaos.result import STEP_S, Result
+from training.attempt_history import OUTCOME_NAME
+
+
+def walltime(lab: Lab, short: bool) -> list[Result]:
+    """C8: the time limit comes; all ranks save and leave, the next job goes on."""
+    trials = 2 if short else 10
+    saved, last_steps = 0, []
+    waves = [list(range(first, min(first + 3, trials))) for first in range(0, trials, 3)]
+    for wave in waves:
+        runs = [
+            lab.run(
+                "walltime",
+                {"steps": 900, "step_s": STEP_S, "save_every": 10_000},
+                time_limit_s=60,
+                signal_lead_s=40,
+            ).supervise()
+            for _ in wave
+        ]
+        for run in runs:
+            first = run.stage / "attempts" / "1" / OUTCOME_NAME
+            run.until(first.exists, "reached the time limit", 240)
+            outcome = json.loads(first.read_text())
+            newest = outcome["newest_checkpoint"]
+            trained = max(x["step"] for x in run.ledger() if x["attempt"] == 1)
+            saved += outcome["cause"] == "stopped" and newest == trained > 0
+            run.until(lambda: any(x["attempt"] == 2 for x in run.ledger()), "went on", 120)  # noqa: B023
+            resumed = next(x["step"] for x in run.ledger() if x["attempt"] == 2)
+            last_steps.append(resumed - trained - 1)
+            run.kill_supervisor()
+        lab.cancel_all()
+    return [
+        Result(
+            f"left before the limit with the last step saved, of {trials}", saved, "", f"= {trials}"
+        ),
+        Result("steps lost or repeated over it, worst", max(map(abs, last_steps)), "", "= 0"),
+    ]
+
+
+def supervisor_kill(lab: Lab, short: bool) -> list[Result]:
+    """C11: the supervisor is killed at random moments and started again."""
+    return _controllers(lab, 2 if short else 10, "supervisor")
+
+
+def slurmctld_kill(lab: Lab, short: bool) -> list[Result]:
+    """C11: slurmctld is killed and started again while runs are submitted and watched."""
+    return _controllers(lab, 2 if short else 10, "slurmctld")
+
+
+def _controllers(lab: Lab, trials: int, victim: str) -> list[Result]:
+    duplicates = lost = 0
+    chance = random.Random(7)
+    for _ in range(trials):
+        run = lab.run(victim, {"steps": 60, "step_s": 0.05}).supervise()
+        time.sleep(chance.uniform(0.0, 5.0))
+        if victim == "supervisor":
+            run.kill_supervisor()
+            run.supervise()
+        else:
+            os.kill(lab.daemon("slurmctld"), signal.SIGKILL)
+            time.sleep(1)
+            lab.cluster("start")
+        try:
+            run.finish(180)
+        except LabError as error:
+            print(error, file=sys.stderr)
+            lost += 1
+        duplicates += _jobs_named(run) - run.attempts()
+    return [
+        Result(f"duplicate submissions, {victim} killed {trials} times", duplicates, "", "= 0"),
+        Result(f"lost runs, {victim} killed {trials} times", lost, "", "= 0"),
+    ]
+
+
+def _jobs_named(run: Run) -> int:
+    """Jobs of the run that Slurm remembers: all, as it forgets none for five minutes."""
+    listing = subprocess.run(
+        ["squeue", "--me", "--states=all", "--noheader", "--format=%j"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    return sum(line.startswith(f"{run.config.key}-") for line in listing.split())
