@@ -136,6 +136,15 @@ def test_no_rank_outlives_its_agent(tmp_path: Path) -> None:
     assert first_failure(tmp_path)["nodes"] == ["n0"]
 
 
+def test_a_job_that_slurm_starts_again_goes_on_counting_generations(tmp_path: Path) -> None:
+    """Its checkpoints are then fenced from ranks that its dead node left running."""
+    first = run(tmp_path, "-c", "import sys; sys.exit(1)", processes=1, restarts=1)
+    again = run(tmp_path, "-c", SHOW, processes=1)
+    assert [event.generation for event in again.events("started")] == [1, 2, 3]
+    assert first.exit_code == 1
+    assert json.loads(again.log(0))["DSM_GENERATION"] == "3"
+
+
 LEAVES_A_CHILD = """
 import os, subprocess, sys, time
 if os.environ["DSM_GENERATION"] == "1":

@@ -111,7 +111,7 @@ class Coordinator:
             _end_step(step, patience_s=0.3 if self._fleet.lost else 3.0)
 
     def _generations(self, active: list[str]) -> int:
-        number = 0
+        number = self._earlier_generations()
         while True:
             number += 1
             outcome, ending = self._run_generation(number, active)
@@ -123,6 +123,13 @@ class Coordinator:
             elif not isinstance(decision, RestartInPlace):
                 self._write_failure(outcome)
                 return _exit_code(outcome)
+
+    def _earlier_generations(self) -> int:
+        """Those of this attempt before Slurm itself started the job again: they stay fenced off."""
+        try:
+            return int((self.plan.folder / checkpoints.GENERATION_NAME).read_text("utf-8"))
+        except FileNotFoundError:
+            return 0
 
     def _run_generation(self, number: int, active: list[str]) -> tuple[Outcome, Ending]:
         plan, nodes = self.plan, tuple(active)

@@ -100,8 +100,8 @@ class SlurmOptions(StageConfig):
     requeue: bool = setting(
         False,
         position=12,
-        description="let Slurm itself restart the job after a node failure when nobody watches the"
-        " run; a restart is not fenced from ranks that a dead node daemon left running",
+        description="let Slurm itself start the job again when its first node fails and nobody"
+        " watches the run (the loss of other nodes is the coordinator's)",
         affects_output=False,
     )
     signal_lead_s: int = setting(
