@@ -47,6 +47,7 @@ from training.cluster.health.machine import (
 from training.cluster.health.processes import (
     Leftover,
     Processes,
+    Scope,
     end_leftovers,
     ended_on_disk,
     judge_processes,
@@ -325,7 +326,7 @@ def test_a_hanging_file_system_drains_and_holds_nobody(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("training.cluster.health.storage._write_through", stall)
-        results = run_checks(config, Situation("n1", lambda job, folder: False))
+        results = run_checks(config, Situation(Scope("n1"), lambda job, folder: False))
     shared = next(result for result in results if result.check.startswith("shared"))
     assert shared.severity is DRAIN and "no answer" in shared.detail
     assert next(result for result in results if result.check == "memory").severity <= WARN
@@ -404,6 +405,7 @@ def straggler(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[
             env={
                 "SLURM_JOB_ID": job_id,
                 "SLURMD_NODENAME": node,
+                "SLURM_CLUSTER_NAME": "c1",
                 "DSM_ATTEMPT_DIR": str(tmp_path),
                 "PATH": os.environ["PATH"],
             },
@@ -425,9 +427,11 @@ def test_processes_of_ended_jobs_are_found_and_ended(
     tmp_path: Path, straggler: Callable[[str, str], subprocess.Popen[bytes]]
 ) -> None:
     old, new, other = straggler("17", "n1"), straggler("18", "n1"), straggler("17", "n2")
-    assert end_leftovers("n1", ended_on_disk) == (), "nothing says that a job is over"
+    assert end_leftovers(Scope("n1"), ended_on_disk) == (), "nothing says that a job is over"
     (tmp_path / "exit.json").write_text('{"exit_code": 0, "job_id": "17"}')
-    assert end_leftovers("n1", ended_on_disk) == (Leftover(old.pid, "17", "sleep"),)
+    assert end_leftovers(Scope("n1", "other"), ended_on_disk) == ()
+    assert end_leftovers(Scope("n1", "c1", started_before=1.0), ended_on_disk) == ()
+    assert end_leftovers(Scope("n1", "c1"), ended_on_disk) == (Leftover(old.pid, "17", "sleep"),)
     assert ends_soon(old.pid)
     assert is_running(new.pid) and is_running(other.pid)
 

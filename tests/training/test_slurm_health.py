@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from processes import ends_soon
 from slurm_on_one_host import Cluster
 
 from training.cluster.health.results import REASON_PREFIX
+from training.cluster.job import TERMINAL, Job, JobState, JobStatus
+from training.cluster.slurm import SlurmLauncher
 from training.cluster.slurm_client import SlurmClient
 from training.cluster.slurm_output import NodeInfo
 
@@ -35,34 +38,34 @@ def wait_for(condition: Callable[[], bool], *, within_s: float = 90.0) -> None:
         time.sleep(0.3)
 
 
-def write_program(folder: Path, *, python: str = sys.executable, limit_s: int = 50) -> Path:
+def write_program(
+    folder: Path, *, mode: str = "program", python: str = sys.executable, limit_s: int = 50
+) -> Path:
     """`deploy/slurm/node-health` as a node would have it, each node with thresholds of its own."""
-    shutil.copy(REPOSITORY / "deploy" / "slurm" / "node-health", folder / "dsm-health-program")
+    shutil.copy(REPOSITORY / "deploy" / "slurm" / "node-health", folder / f"dsm-health-{mode}")
     settings = folder / "settings"
     settings.write_text(
         f"DSM_PROJECT={REPOSITORY}\nDSM_PYTHON={python}\nDSM_HEALTH_LIMIT_S={limit_s}\n"
         f"DSM_HEALTH_CONFIG={folder}/$SLURMD_NODENAME.yaml\n"
         f"export SLURM_CONF={os.environ['SLURM_CONF']}\n"
     )
-    program = folder / "start"
+    program = folder / f"start-{mode}"
     program.write_text(
-        f"#!/bin/bash\nexport DSM_HEALTH_SETTINGS={settings}\nexec {folder}/dsm-health-program\n"
+        f"#!/bin/bash\nexport DSM_HEALTH_SETTINGS={settings}\nenv >>{folder}/said\n"
+        f"exec {folder}/dsm-health-{mode}\n"
     )
     program.chmod(0o755)
     return program
 
 
 @pytest.fixture
-def health_program(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[[Path], None]]:
-    """Makes a program the cluster's HealthCheckProgram, until the test's end."""
+def configure(cluster: Cluster) -> Iterator[Callable[[str], None]]:
+    """Adds lines to the cluster's slurm.conf, until the test's end."""
     config = cluster.folder / "slurm.conf"
     before = config.read_text()
 
-    def use(program: Path) -> None:
-        config.write_text(
-            f"{before}HealthCheckProgram={program}\nHealthCheckInterval=2\n"
-            "HealthCheckNodeState=ANY\n"
-        )
+    def use(lines: str) -> None:
+        config.write_text(before + lines)
         subprocess.run(["scontrol", "reconfigure"], check=True)
 
     yield use
@@ -72,6 +75,14 @@ def health_program(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[[Path]
         if not node(f"node{number}").usable:
             SlurmClient().resume(f"node{number}")
     wait_for(lambda: all(node(f"node{number}").usable for number in (1, 2, 3)))
+
+
+@pytest.fixture
+def health_program(configure: Callable[[str], None]) -> Callable[[Path], None]:
+    """Makes a program the cluster's HealthCheckProgram."""
+    return lambda program: configure(
+        f"HealthCheckProgram={program}\nHealthCheckInterval=2\nHealthCheckNodeState=ANY\n"
+    )
 
 
 def test_a_sick_node_is_drained_and_released_when_it_is_well(
@@ -106,6 +117,59 @@ def test_a_python_that_never_answers_drains_the_node(
     wait_for(lambda: node("node2").state.startswith("drain"))
     assert "no answer in 1 s" in node("node2").reason
     assert node("node1").usable and node("node3").usable
+
+
+def await_end(launcher: SlurmLauncher, job: Job) -> JobStatus:
+    """The first status that says how it ended: a job that Slurm requeues is then cancelled."""
+    handle = launcher.submit(job)
+    deadline = time.monotonic() + 90
+    while (status := launcher.poll(handle, job)).state not in TERMINAL:
+        assert time.monotonic() < deadline, status
+        time.sleep(0.3)
+    return status
+
+
+def test_the_prolog_sends_a_job_elsewhere(
+    cluster: Cluster, tmp_path: Path, configure: Callable[[str], None]
+) -> None:
+    for number in (1, 2, 3):
+        (tmp_path / f"node{number}.yaml").write_text("disks: []\n")
+    (tmp_path / "node1.yaml").write_text("disks: []\nmounts: [/nonexistent]\n")
+    configure(
+        f"Prolog={write_program(tmp_path, mode='prolog')}\nPrologFlags=Alloc\n"
+        "SchedulerParameters=batch_sched_delay=0,bf_interval=5,nohold_on_prolog_fail\n"
+    )
+    launcher, states = SlurmLauncher(), []
+    for number in (1, 2):
+        folder = tmp_path / "run" / str(number)
+        folder.mkdir(parents=True)
+        job = Job(f"dsm-prolog-{os.getpid()}-{number}", ("-c", "pass"), folder, time_limit_s=600)
+        states.append(await_end(launcher, job))
+    assert node("node1").state.startswith("drain")
+    assert node("node1").reason.startswith("Prolog error")
+    assert (states[0].state, states[0].nodes) == (JobState.LOST, ("node1",))
+    assert states[1].state is JobState.SUCCEEDED
+
+
+def test_the_epilog_ends_what_left_its_jobs_process_tree(
+    cluster: Cluster, tmp_path: Path, configure: Callable[[str], None]
+) -> None:
+    """Without cgroups Slurm does not know a process that was forked twice."""
+    for number in (1, 2, 3):
+        (tmp_path / f"node{number}.yaml").write_text("disks: []\n")
+    configure(f"Epilog={write_program(tmp_path, mode='epilog')}\n")
+    script = tmp_path / "job"
+    script.write_text(
+        f"#!/bin/bash\nexport DSM_ATTEMPT_DIR={tmp_path}\n"
+        f"(setsid bash -c 'sleep 600 & echo $! >{tmp_path}/escaped' &)\nsleep 2\n"
+    )
+    submitted = ["sbatch", "--chdir", str(tmp_path), "--output=log", str(script)]
+    subprocess.run(submitted, check=True, capture_output=True)
+    escaped = tmp_path / "escaped"
+    wait_for(lambda: escaped.exists() and bool(escaped.read_text().strip()))
+    assert ends_soon(int(escaped.read_text()), within_s=60)
+    assert f"SLURM_CLUSTER_NAME={SlurmClient().cluster_name()}" in (tmp_path / "said").read_text()
+    assert all(node(f"node{number}").usable for number in (1, 2, 3))
 
 
 def test_the_links_between_three_nodes(cluster: Cluster, tmp_path: Path) -> None:

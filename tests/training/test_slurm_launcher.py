@@ -179,6 +179,19 @@ def test_a_node_failure_names_the_bad_nodes_alone(
     assert "n2" in status.detail
 
 
+def test_a_job_whose_prolog_failed_is_lost_and_not_cancelled_by_anybody(
+    launcher: SlurmLauncher, scheduler: Scheduler, job: Job
+) -> None:
+    handle = launcher.submit(job)
+    scheduler.set(handle.job_id, state="CANCELLED", nodes=("node1", "node2"))
+    assert launcher.poll(handle, job).state is JobState.CANCELLED, "a user's scancel"
+    scheduler.down = {"node2"}
+    status = launcher.poll(handle, job)
+    assert (status.state, status.nodes) == (JobState.LOST, ("node2",))
+    (job.attempt_dir / "started.json").write_text('{"started": 1}')
+    assert launcher.poll(handle, job).state is JobState.CANCELLED, "it had begun"
+
+
 def test_a_failed_rank_is_named(launcher: SlurmLauncher, scheduler: Scheduler, job: Job) -> None:
     handle = launcher.submit(job)
     scheduler.set(handle.job_id, state="FAILED", exit=ExitStatus(1, 0))

@@ -39,7 +39,13 @@ from training.cluster.job import (
 )
 from training.cluster.local import EXIT_NAME, HANDLE_NAME
 from training.cluster.recovery import Cause
-from training.cluster.render import NODES_NAME, SlurmOptions, check_version, write_script
+from training.cluster.render import (
+    NODES_NAME,
+    STARTED_NAME,
+    SlurmOptions,
+    check_version,
+    write_script,
+)
 from training.cluster.slurm_client import SlurmClient
 from training.cluster.slurm_output import JobInfo
 from workspace import publish
@@ -231,6 +237,8 @@ class SlurmLauncher:
                 return JobStatus(JobState.RUNNING, _where(info), nodes=info.nodes)
             return self._ended(recorded.code, job)
         if info.state == "CANCELLED":
+            if self._failed_before_its_start(info, job):
+                return self._lost(f"job {info.job_id} could not begin", job, info)
             return JobStatus(JobState.CANCELLED, f"job {info.job_id} was cancelled in Slurm")
         if recorded is not None and recorded.code in _CONTRACT:
             return self._ended(recorded.code, job)
@@ -240,6 +248,12 @@ class SlurmLauncher:
             return self._lost(f"the batch script died of signal {info.exit.signal}", job, info)
         code = recorded.code if recorded else info.exit.code
         return self._ended(code, job)
+
+    def _failed_before_its_start(self, info: JobInfo, job: Job) -> bool:
+        """Whether it was Slurm that cancelled it: after a failing prolog it drains the node, and
+        calls a job that may not be requeued cancelled."""
+        began = (job.attempt_dir / STARTED_NAME).exists()
+        return not began and bool(self._bad_nodes(info.nodes))
 
     def _waiting(self, info: JobInfo, job: Job) -> JobStatus:
         if info.restarts == 0:

@@ -136,6 +136,11 @@ class SlurmClient:
         )
         return next(iter(printed.split()), node)
 
+    def cluster_name(self) -> str:
+        """The cluster's name, "" when it has none."""
+        shown = self._retry(lambda: self._run("scontrol", "show", "config"))
+        return parse_config(shown).get("ClusterName", "")
+
     def jobs_on(self, node: str) -> frozenset[str]:
         """Ids of everybody's jobs that hold this node, those that are ending included."""
         listing = self._retry(

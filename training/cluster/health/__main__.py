@@ -21,6 +21,7 @@ from training.cluster.health.processes import end_leftovers, ended_on_disk
 from training.cluster.health.results import CheckResult, Severity, worst
 from training.cluster.health.slurm_node import (
     act,
+    own_scope,
     quick_client,
     situation_by_slurm,
     situation_of_epilog,
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.epilog:
         situation = situation_of_epilog(node)
     elif chosen.prolog or chosen.settings is not None:
-        situation = Situation(node, ended_on_disk)
+        situation = Situation(own_scope(node), ended_on_disk)
     else:
         situation = situation_by_slurm(node, quick_client())
     if chosen.prolog or chosen.epilog:
@@ -64,7 +65,7 @@ def _end_leftovers(situation: Situation, timeout_s: float) -> None:
     """In a child: the folders of their attempts may lie on a file system that hangs."""
 
     def end() -> int:
-        return len(end_leftovers(situation.node, situation.job_ended))
+        return len(end_leftovers(situation.scope, situation.job_ended))
 
     [outcome] = measure_all([end], timeout_s)
     if outcome.value:

@@ -32,7 +32,7 @@ from training.cluster.health.timed import Outcome, measure_all
 class Situation:
     """Where and when the checks run. `gpus` None: nobody knows how many there should be."""
 
-    node: str
+    scope: processes.Scope
     job_ended: processes.JobEnded
     gpus: int | None = None
 
@@ -108,7 +108,7 @@ def node_checks(config: HealthConfig, situation: Situation) -> list[Check]:
             "processes",
             processes.Processes,
             lambda: processes.read_processes(
-                situation.node, situation.job_ended, config.stuck_look_s
+                situation.scope, situation.job_ended, config.stuck_look_s
             ),
             lambda m: processes.judge_processes(m, config),
         ),

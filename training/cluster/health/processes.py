@@ -8,6 +8,8 @@ that Slurm's `proctrack/linuxproc` no longer knows it.
 from __future__ import annotations
 
 import json
+import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +23,18 @@ from training.cluster.health.results import Severity, Verdict, combine
 from training.cluster.local import EXIT_NAME
 
 JobEnded = Callable[[str, Path], bool]
+
+
+class Scope(NamedTuple):
+    """Whose processes are looked at: several nodes, and clusters, may share one machine.
+
+    `cluster` "": of any. `started_before`, in seconds since the boot: a job may have started after
+    Slurm was asked which ones there are.
+    """
+
+    node: str
+    cluster: str = ""
+    started_before: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -48,7 +62,7 @@ class _Stat(NamedTuple):
     started: str
 
 
-def read_processes(node: str, ended: JobEnded, look_s: float) -> Processes:
+def read_processes(scope: Scope, ended: JobEnded, look_s: float) -> Processes:
     """Look twice, `look_s` apart; `ended(job id, attempt folder)` says whether a job is over."""
     before = {(stat.pid, stat.started) for stat in _stats() if stat.state == "D"}
     time.sleep(look_s if before else 0)
@@ -57,7 +71,7 @@ def read_processes(node: str, ended: JobEnded, look_s: float) -> Processes:
     return Processes(
         sum(stat.state == "Z" for stat in now),
         tuple(sorted(stuck)),
-        tuple(find_leftovers(node, ended)),
+        tuple(find_leftovers(scope, ended)),
     )
 
 
@@ -85,30 +99,31 @@ def judge_processes(processes: Processes, config: HealthConfig) -> Verdict:
     return combine(found, f"none left over, {processes.zombies} zombies")
 
 
-def end_leftovers(node: str, ended: JobEnded) -> tuple[Leftover, ...]:
+def end_leftovers(scope: Scope, ended: JobEnded) -> tuple[Leftover, ...]:
     """Kill the processes of ended jobs; returns those that were found."""
-    found = tuple(find_leftovers(node, ended))
+    found = tuple(find_leftovers(scope, ended))
     if found:
-        marks.end(lambda: (leftover.pid for leftover in find_leftovers(node, ended)))
+        marks.end(lambda: (leftover.pid for leftover in find_leftovers(scope, ended)))
     return found
 
 
-def find_leftovers(node: str, ended: JobEnded) -> Iterator[Leftover]:
-    """Processes of this node whose job is over.
-
-    Of this node: several of Slurm's nodes may share one machine, and its processes.
-    """
+def find_leftovers(scope: Scope, ended: JobEnded) -> Iterator[Leftover]:
+    """Processes whose job is over."""
     job_id = ""
 
     def left_over(environment: marks.Environment) -> bool:
         nonlocal job_id
         job_id = environment.get("SLURM_JOB_ID", "")
-        here = environment.get("SLURMD_NODENAME", node) == node
+        here = environment.get("SLURMD_NODENAME", scope.node) == scope.node
+        if scope.cluster:
+            here &= environment.get("SLURM_CLUSTER_NAME", scope.cluster) == scope.cluster
         return bool(job_id) and here and ended(job_id, Path(environment[marks.MARK]))
 
     for pid in marks.marked(left_over):
         stat = _stat(pid)
-        if stat is not None and stat.state != "Z":
+        if stat is None or stat.state == "Z":
+            continue
+        if int(stat.started) / os.sysconf("SC_CLK_TCK") < scope.started_before:
             yield Leftover(pid, job_id, stat.name)
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from training.cluster.health.checks import Situation
 from training.cluster.health.config import HealthConfig
-from training.cluster.health.processes import ended_on_disk
+from training.cluster.health.processes import Scope, ended_on_disk
 from training.cluster.health.results import (
     REASON_PREFIX,
     CheckResult,
@@ -37,15 +38,22 @@ def quick_client() -> SlurmClient:
 def situation_by_slurm(node: str, client: SlurmClient) -> Situation:
     """Ask Slurm for the node's GPUs and jobs; without an answer the disk alone says what ended."""
     try:
+        asked_at = time.clock_gettime(time.CLOCK_BOOTTIME)
         gpus, running = client.gpus(node), client.jobs_on(node)
+        scope = Scope(node, client.cluster_name(), asked_at)
     except (TransientError, UserError) as error:
         log.warning("Slurm was not asked about %s: %s", node, error)
-        return Situation(node, ended_on_disk)
+        return Situation(own_scope(node), ended_on_disk)
 
     def ended(job_id: str, attempt_dir: Path) -> bool:
         return job_id not in running
 
-    return Situation(node, ended if gpus is not None else ended_on_disk, gpus)
+    return Situation(scope, ended if gpus is not None else ended_on_disk, gpus)
+
+
+def own_scope(node: str) -> Scope:
+    """What a prolog or epilog knows of itself from its environment."""
+    return Scope(node, os.environ.get("SLURM_CLUSTER_NAME", ""))
 
 
 def situation_of_epilog(node: str) -> Situation:
@@ -55,7 +63,7 @@ def situation_of_epilog(node: str) -> Situation:
     def ended(job_id: str, attempt_dir: Path) -> bool:
         return job_id == own or ended_on_disk(job_id, attempt_dir)
 
-    return Situation(node, ended)
+    return Situation(own_scope(node), ended)
 
 
 class WantedState(NamedTuple):
