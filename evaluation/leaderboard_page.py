@@ -11,7 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from evaluation.leaderboard import Board
-from workspace.page_style import page_style
+from workspace.page_style import report_style
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -30,5 +30,5 @@ def render(board: Board) -> str:
     own = "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in names)
     return environment.get_template("leaderboard.html").render(
         board=board,
-        style=Markup(page_style() + own),  # noqa: S704  our own files
+        style=Markup(report_style() + own),  # noqa: S704  our own files
     )

@@ -24,7 +24,7 @@ from evaluation.publication import Summary
 from evaluation.report_samples import shown_samples
 from evaluation.results import BenchmarkResult, Comparison
 from workspace import publish
-from workspace.page_style import page_style
+from workspace.page_style import report_style
 from workspace.script_data import embed_json
 from workspace.shards import Row
 
@@ -82,7 +82,7 @@ def _signed(value: float) -> str:
 
 def _style() -> str:
     own = [(_TEMPLATES / name).read_text(encoding="utf-8") for name in ("bars.css", "report.css")]
-    return page_style() + "".join(own)
+    return report_style() + "".join(own)
 
 
 def _source_hash(script: str) -> str:

@@ -11,11 +11,13 @@ import io
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from uuid import UUID
 
 from PIL import Image
 from prefect.artifacts import (
     create_image_artifact,
+    create_link_artifact,
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
@@ -111,6 +113,11 @@ def show_report(stage: str, markdown: str, text: str, *, kind: str = "report") -
 def show_table(stage: str, kind: str, rows: Sequence[Mapping[str, object]], text: str) -> None:
     """A table artifact of `rows`."""
     create_table_artifact([dict(row) for row in rows], key=key(stage, kind), description=text)
+
+
+def show_link(stage: str, kind: str, path: Path, text: str) -> None:
+    """A link to a file of the workspace."""
+    create_link_artifact(path.resolve().as_uri(), key=key(stage, kind), description=text)
 
 
 def show_image(stage: str, kind: str, png: bytes, text: str) -> None:

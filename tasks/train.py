@@ -84,7 +84,7 @@ def cancel_jobs(config: TrainConfig) -> None:
 
 
 class TrainingDisplay:
-    """Shows `TrainProgress` as a progress bar per stage, log lines, and a table of steps."""
+    """Shows `TrainProgress` as a progress bar per stage, log lines, a link and a table."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -94,6 +94,7 @@ class TrainingDisplay:
         self._steps: list[StepMetrics] = []
         self._detail = ""
         self._last_line = 0.0
+        self._linked = False
 
     def __enter__(self) -> TrainingDisplay:
         return self
@@ -104,6 +105,9 @@ class TrainingDisplay:
     def observe(self, progress: TrainProgress) -> None:
         """Called by the supervisor after each look at the job."""
         self._steps += progress.new_steps
+        if progress.page is not None and progress.page.exists() and not self._linked:
+            self._linked = True
+            artifacts.show_link("train", "page", progress.page, "train: the run's page")
         if progress.total_steps and progress.stage != self._stage:
             self._open(progress.stage, progress.total_steps)
         if progress.step > self._shown:

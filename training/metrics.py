@@ -13,6 +13,7 @@ import json
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from training.trainers.settings import STAGES
 
@@ -79,17 +80,38 @@ class MetricsFollower:
 
 def read_metrics(run: Path, stage: str | None = None) -> list[StepMetrics]:
     """All steps of a run's folder in order: stage by stage, each step as it was last trained."""
-    steps: list[StepMetrics] = []
-    for name in (stage,) if stage else STAGES:
-        kept: list[StepMetrics] = []
-        for path in attempt_files(run / name):
-            for step in MetricsFollower(path).new():
-                # A new attempt or generation goes on from a checkpoint before the last step.
-                while kept and kept[-1].step >= step.step:
-                    kept.pop()
-                kept.append(step)
-        steps += kept
-    return steps
+    names = (stage,) if stage else STAGES
+    return [step for name in names for step in read_history(run / name).steps]
+
+
+class Restart(NamedTuple):
+    """Training went on at `step` after it had reached `reached`."""
+
+    step: int
+    reached: int
+    attempt: int  # that goes on
+
+
+class History(NamedTuple):
+    """A stage's steps, each as it was last trained, and where it was taken up again."""
+
+    steps: list[StepMetrics]
+    restarts: list[Restart]
+
+
+def read_history(stage: Path) -> History:
+    """Of a stage's folder."""
+    kept: list[StepMetrics] = []
+    restarts: list[Restart] = []
+    for path in attempt_files(stage):
+        for step in MetricsFollower(path).new():
+            if kept and (step.step <= kept[-1].step or step.attempt != kept[-1].attempt):
+                restarts.append(Restart(step.step, kept[-1].step, step.attempt))
+            # A new attempt or generation goes on from a checkpoint before the last step.
+            while kept and kept[-1].step >= step.step:
+                kept.pop()
+            kept.append(step)
+    return History(kept, restarts)
 
 
 def seconds_spent(stage: Path) -> float:

@@ -1,4 +1,6 @@
-"""A run whose stages are done -> `runs/<run>/final/`: weights, tokenizer, card, manifest last."""
+"""A run whose stages are done -> `runs/<run>/final/`: weights, tokenizer, card, list of documents,
+and the manifest last.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import Any
 
 from training import model_card
 from training.base_model import ORIGIN_FILE, model_licence
+from training.lineage import DOCUMENTS_NAME, documents_file, read_sources
 from training.metrics import read_metrics
 from training.run_record import RunFolder, RunRecord, link_or_copy
 from training.trainers.save_interval import SAVE_INTERVAL_NAME
@@ -29,13 +32,16 @@ def publish_run(
     seconds: float,
 ) -> Manifest:
     """Publish the last stage's model, then drop the checkpoints. `base` is the base model."""
-    licences = model_card.data_licences([folder.data(stage) for stage in record.stages])
-    card = model_card.render(record, outcomes, licence=model_licence(base), data=licences)
+    card = model_card.render(
+        record, outcomes, licence=model_licence(base), sources=read_sources(folder), scores={}
+    )
     with publish.atomic_directory(folder.final) as final:
         for path in sorted(folder.stage(record.stages[-1]).model.iterdir()):
             link_or_copy(path, final / path.name)
         if (base / ORIGIN_FILE).exists():  # licence and source, for runs that start from this one
             link_or_copy(base / ORIGIN_FILE, final / ORIGIN_FILE)
+        if documents_file(folder).exists():
+            link_or_copy(documents_file(folder), final / DOCUMENTS_NAME)
         (final / "README.md").write_text(card, encoding="utf-8")
         manifest = Manifest(
             stage=STAGE,

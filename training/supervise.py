@@ -83,6 +83,7 @@ class TrainProgress:
     eta_s: float | None = None
     new_steps: tuple[StepMetrics, ...] = ()  # since the last call
     new_events: tuple[RunEvent, ...] = ()
+    page: Path | None = None  # of the run, for people
 
 
 class Watch(NamedTuple):

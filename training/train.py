@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +27,9 @@ from training.cluster.recovery import Limits
 from training.data.splits import TRAIN, VALIDATION
 from training.data.views import view_file
 from training.goodput.prices import write_prices
+from training.lineage import write_sources
 from training.publish_run import STAGE, publish_run
+from training.run_page import PageWriter
 from training.run_record import RunFolder, RunRecord
 from training.stage_job import JobMaker, check_stage, needs_validation, view_of
 from training.supervise import Recovery, TrainProgress, Watch, run_stage
@@ -112,35 +115,46 @@ def train(
         _register(config, planned, planned.published)
         return StageResult(planned.published, folder.final, skipped=True)
     with stage_lock(workspace, f"run-{folder.name}"):
-        started = time.monotonic()
         record = _open(config, planned)
         if flow is not None:
             note_flow(folder, flow)
-        launcher = make_launcher(config)
-        watch = Watch(
-            observe or (lambda progress: None),
-            should_stop or (lambda: False),
-            0.5 if config.launcher == "local" else 3.0,
-        )
-        parent = planned.base
-        outcomes: list[StageOutcome] = []
-        for name in record.stages:
-            stage = folder.stage(name)
-            maker = JobMaker(config, folder, stage, parent, planned.base)
-            outcomes.append(
-                run_stage(stage, launcher, maker, watch, make_recovery(config, name, parent))
-            )
-            parent = stage.model
-        manifest = publish_run(
-            folder,
-            record,
-            outcomes,
-            base=planned.base,
-            fingerprint=config.fingerprint(),
-            seconds=time.monotonic() - started,
-        )
+        with PageWriter(folder.root) as page:
+
+            def look(progress: TrainProgress) -> None:
+                page.refresh()
+                if observe is not None:
+                    observe(replace(progress, page=page.path))
+
+            interval_s = 0.5 if config.launcher == "local" else 3.0
+            watch = Watch(look, should_stop or (lambda: False), interval_s)
+            manifest = _train_stages(config, planned, record, watch)
     _register(config, planned, manifest)
     return StageResult(manifest, folder.final, skipped=False)
+
+
+def _train_stages(
+    config: TrainConfig, planned: RunPlan, record: RunRecord, watch: Watch
+) -> Manifest:
+    """One stage after the other, then publish the last one's model."""
+    started = time.monotonic()
+    folder, parent = planned.folder, planned.base
+    launcher = make_launcher(config)
+    outcomes: list[StageOutcome] = []
+    for name in record.stages:
+        stage = folder.stage(name)
+        maker = JobMaker(config, folder, stage, parent, planned.base)
+        outcomes.append(
+            run_stage(stage, launcher, maker, watch, make_recovery(config, name, parent))
+        )
+        parent = stage.model
+    return publish_run(
+        folder,
+        record,
+        outcomes,
+        base=planned.base,
+        fingerprint=config.fingerprint(),
+        seconds=time.monotonic() - started,
+    )
 
 
 def make_launcher(config: TrainConfig) -> Launcher:
@@ -235,6 +249,9 @@ def _open(config: TrainConfig, planned: RunPlan) -> RunRecord:
         _hold_data(config, folder, stage, dataset)
     write_prices(folder.root, config.prices)
     if known is None:
+        workspace = Workspace(config.workspace)
+        held = {stage: folder.data(stage) for stage in planned.record.stages}
+        write_sources(folder, dataset, workspace.corpus, held)
         folder.write_record(planned.record)
     return known or planned.record
 

@@ -13,23 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 from training.goodput.account import RunAccount, account_run
-from training.goodput.buckets import MICROSECONDS, Bucket
+from training.goodput.buckets import MEANINGS, MICROSECONDS, Bucket
 from training.goodput.forecast import outlook
 from training.goodput.prices import PriceTable, read_prices
 from workspace.errors import DsmError
 
 DEFAULT_RECOVERY_S = 300.0
-
-_ABOUT = {
-    Bucket.PRODUCTIVE: "steps trained for the first time",
-    Bucket.RECOMPUTE: "steps trained again after a failure",
-    Bucket.CHECKPOINT: "waiting for a save",
-    Bucket.LOAD: "libraries, rows, model, checkpoint",
-    Bucket.STARTUP: "jobs and ranks starting or ending",
-    Bucket.STALLED: "no progress: unnoticed failures, hangs",
-    Bucket.IDLE_SPARE: "nodes held in reserve",
-    Bucket.QUEUE: "waiting for nodes (not paid)",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -124,7 +113,7 @@ def _buckets(account: RunAccount, prices: PriceTable | None) -> Table:
         free = bucket is Bucket.QUEUE
         money = ["" if free else _money(share * cost)] if prices else []
         table.add_row(
-            bucket, _hours(value), "" if free else _percent(share), *money, _ABOUT[bucket]
+            bucket, _hours(value), "" if free else _percent(share), *money, MEANINGS[bucket]
         )
     table.add_section()
     money = [f"{_money(cost)} {prices.currency}"] if prices else []

@@ -26,6 +26,17 @@ class Bucket(StrEnum):
     QUEUE = "queue"  # submitted, not started
 
 
+MEANINGS = {
+    Bucket.PRODUCTIVE: "steps trained for the first time",
+    Bucket.RECOMPUTE: "steps trained again after a failure",
+    Bucket.CHECKPOINT: "waiting for a save",
+    Bucket.LOAD: "libraries, rows, model, checkpoint",
+    Bucket.STARTUP: "jobs and ranks starting or ending",
+    Bucket.STALLED: "no progress: unnoticed failures, hangs",
+    Bucket.IDLE_SPARE: "nodes held in reserve",
+    Bucket.QUEUE: "waiting for nodes (not paid)",
+}
+
 # A later one wins where spans overlap: a save lies inside the next step's time.
 _PRIORITY = (
     Bucket.STALLED,

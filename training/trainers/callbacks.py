@@ -212,10 +212,10 @@ def _metrics(spec: TrainSpec, progress: Progress, memory: MemoryWatch, epochs: f
         def on_train_begin(
             self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
         ) -> None:
+            self._mfu = mfu_of(spec, args.world_size)
+            self._since = self._idle_since = time.monotonic()
             if state.is_world_process_zero:
                 phases.append(spec.attempt_dir, "load", phases.process_age_s())
-            self._since = self._idle_since = time.monotonic()
-            self._mfu = mfu_of(spec, args.world_size)
             # GRPO counts on from the checkpoint, SFT from zero; this is what either starts with.
             self._tokens_seen = int(state.num_input_tokens_seen)
 
@@ -254,7 +254,8 @@ def _metrics(spec: TrainSpec, progress: Progress, memory: MemoryWatch, epochs: f
                 )
             if not state.is_world_process_zero:
                 return
-            now = self._idle_since = time.monotonic()
+            now, ended = time.monotonic(), time.time()
+            self._idle_since = now
             seen = int(logs.get("num_tokens", 0))
             tokens, seconds = seen - self._tokens_seen, now - self._since
             at_work_s = seconds - progress.save_stall_s - self._evaluating_s
@@ -274,7 +275,7 @@ def _metrics(spec: TrainSpec, progress: Progress, memory: MemoryWatch, epochs: f
                 mfu=self._mfu(tokens, at_work_s),
                 memory=memory.usage.as_metrics(),
                 extra=_finite_extras(logs),
-                time=time.time(),
+                time=ended,
             )
             self._since, self._tokens_seen = now, seen
             self._data_wait_s = self._evaluating_s = progress.save_stall_s = 0.0

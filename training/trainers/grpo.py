@@ -53,16 +53,16 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
     trainer = make_trainer(spec, tokenizer, rows, callbacks, make_reward(spec, pool))
     try:
         trainer.train(resume_from_checkpoint=entry.resume_path(spec))
+        return entry.finish(
+            spec,
+            callbacks.progress,
+            trainer,
+            load_tokenizer(spec.parent),
+            rows=len(prompts.rows),
+            rejects=prompts.rejects,
+        )
     finally:
         pool.close()
-    return entry.finish(
-        spec,
-        callbacks.progress,
-        trainer,
-        load_tokenizer(spec.parent),
-        rows=len(prompts.rows),
-        rejects=prompts.rejects,
-    )
 
 
 def usable_prompts(spec: TrainSpec, tokenizer: Any, rows: list[dict[str, Any]]) -> Prompts:

@@ -75,7 +75,7 @@ class StepReport:
         extra: dict[str, float],
     ) -> None:
         """A step has ended."""
-        now = time.monotonic()
+        now, ended = time.monotonic(), time.time()
         seconds, self._since = now - self._since, now
         saving_s, evaluating_s = (self._spent[s] for s in (Section.CHECKPOINT, Section.EVALUATION))
         self.step_s = seconds - saving_s - evaluating_s
@@ -99,6 +99,7 @@ class StepReport:
                 mfu=self._mfu(tokens, self.step_s),
                 memory=memory.usage.as_metrics(),
                 extra=extra,
+                time=ended,
             )
             metrics.append(self._spec.attempt_dir / metrics.METRICS_NAME, figures)
             if self._services is not None:
