@@ -233,3 +233,4 @@ def _say(answer: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     _serve(sys.argv[1:])
+    os._exit(0)  # taking torch apart again takes seconds

@@ -315,6 +315,17 @@ def test_a_checkpoint_with_changed_bytes_is_passed_over(
     assert "is damaged (__0_0.distcp)" in run.log()
 
 
+def test_a_run_does_not_go_on_with_other_samples(
+    zygote: Zygote, base: Path, texts: Path, tmp_path: Path
+) -> None:
+    cpt(zygote, tmp_path, base, texts).start(1, stop=True).wait()
+    other = cpt(zygote, tmp_path, base, texts, sequence_length=64)
+    other.attempts = 1
+    assert other.start(1).wait() == [EXIT_NEVER_AGAIN]
+    error = json.loads((other.attempt_dir() / "error.json").read_text())["message"]
+    assert "samples, made_from changed" in error and "checkpoint-1" in error
+
+
 def test_sequences_longer_than_the_models_are_the_users_to_shorten(
     zygote: Zygote, base: Path, texts: Path, tmp_path: Path
 ) -> None:

@@ -18,7 +18,6 @@ Not covered: tensor, pipeline and context parallelism; adapters (TRL or an exter
 from __future__ import annotations
 
 import math
-import os
 import sys
 from typing import Any, NamedTuple
 
@@ -31,13 +30,13 @@ from training.trainers.callbacks import TRIM_EVERY_STEPS
 from training.trainers.feeding import Pass, Share, make_batch, share_of
 from training.trainers.limits import HourLimit, evaluations_without_gain
 from training.trainers.model_io import keep_best, load_tokenizer, trained_model
-from training.trainers.ranks import Ranks, start
+from training.trainers.ranks import Ranks, make_deterministic, start
 from training.trainers.sample_order import SampleOrder
 from training.trainers.samples import HELD_OUT_NAME, Samples, prepare_samples, read_samples
 from training.trainers.save_interval import SAVE_INTERVAL_NAME, SaveSchedule
-from training.trainers.schedule import Schedule, schedule_of
+from training.trainers.schedule import schedule_of
 from training.trainers.sharded_checkpoint import Saver, Trained, resume, seed_generators
-from training.trainers.sharded_model import gather, load_sharded
+from training.trainers.sharded_model import gather, load_sharded, make_optimizer
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.step_report import StepReport
 from training.trainers.stopping import StopRequest, of_rank_zero
@@ -55,15 +54,6 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
     outcome = Run(spec, start(use_gpu=spec.use_gpu), stop).to_the_end()
     dist.destroy_process_group()
     return outcome
-
-
-def make_deterministic(*, use_gpu: bool) -> None:
-    """The same operations in the same order give the same bits, on the same kind of machine."""
-    import torch
-
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    # Some CUDA kernels have no such form; on CPUs every kernel that a model needs has one.
-    torch.use_deterministic_algorithms(True, warn_only=use_gpu)
 
 
 class Agreement(NamedTuple):
@@ -85,9 +75,10 @@ class Run:
         self.held = read_samples(folder, HELD_OUT_NAME) if spec.evaluates else None
         self.order = SampleOrder(len(self.samples), spec.seed)
         self.schedule = schedule_of(spec, self.samples)
-        self.trained = make_trained(spec, ranks, self.schedule)
+        model = load_sharded(spec, ranks)
+        self.trained = Trained(model, make_optimizer(model, self.schedule))
         seed_generators(spec.seed + ranks.rank)
-        found = resume(spec, ranks, self.trained)
+        found = resume(spec, ranks, self.trained, self.origin_of_samples())
         self.done = found.step if found else 0
         self.eval_losses: list[float] = found.manifest()["eval_losses"] if found else []
         self.ledger = Ledger(
@@ -268,10 +259,8 @@ class Run:
         import torch
 
         about = {
-            "stage": self.spec.stage,
-            "seed": self.spec.seed,
+            **self.origin_of_samples(),
             "cursor": step * self.schedule.rows_per_step,
-            "samples": len(self.samples),
             "metrics_lines": step - self.done,
             "eval_losses": list(self.eval_losses),  # a save may be written later
             "threads": torch.get_num_threads(),
@@ -280,6 +269,16 @@ class Run:
         with self.reported.section(Section.CHECKPOINT):
             stalled_s = self.saver.save(step, about, wait=wait)
         self.saves.saved(step, stalled_s)
+
+    def origin_of_samples(self) -> dict[str, Any]:
+        """What the order of the samples is made of; a run does not go on with another one."""
+        return {
+            "stage": self.spec.stage,
+            "seed": self.spec.seed,
+            "samples": len(self.samples),
+            "made_from": self.samples.made_from,
+            "rows_per_step": self.schedule.rows_per_step,
+        }
 
     def publish(self, steps: int, ended_by: str) -> StageOutcome:
         """Gather and publish the model, and the stage's result last of all."""
@@ -300,25 +299,6 @@ class Run:
             lambda: entry.publish_model(spec, trained_model(spec, whole), self.tokenizer, outcome)
         )
         return outcome
-
-
-def make_trained(spec: TrainSpec, ranks: Ranks, schedule: Schedule) -> Trained:
-    """The parent's model, sharded, and a new AdamW for it; matrices alone decay."""
-    import torch
-
-    model = load_sharded(spec, ranks)
-    parameters = list(model.parameters())
-    matrices = [weight for weight in parameters if weight.ndim >= 2]
-    vectors = [weight for weight in parameters if weight.ndim < 2]
-    optimizer = torch.optim.AdamW(
-        [
-            {"params": matrices, "weight_decay": schedule.weight_decay},
-            {"params": vectors, "weight_decay": 0.0},
-        ],
-        lr=schedule.peak_rate,
-        fused=True,  # one call for all weights: a fifth of the time of the loop over them on a CPU
-    )
-    return Trained(model, optimizer)
 
 
 if __name__ == "__main__":

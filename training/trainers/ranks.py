@@ -71,6 +71,15 @@ def start(*, use_gpu: bool) -> Ranks:
     return Ranks(rank, world_size, device, dist.new_group(backend="gloo", timeout=_PATIENCE))
 
 
+def make_deterministic(*, use_gpu: bool) -> None:
+    """The same operations in the same order give the same bits, on the same kind of machine."""
+    import torch
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    # Some CUDA kernels have no such form; on CPUs every kernel that a model needs has one.
+    torch.use_deterministic_algorithms(True, warn_only=use_gpu)
+
+
 def _portable(error: Exception) -> Exception:
     """An error that can be sent to other ranks."""
     import pickle

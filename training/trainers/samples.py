@@ -55,6 +55,7 @@ class Samples:
     offsets: NDArray[np.int64]
     learned: NDArray[np.int64]  # learned tokens of each sample
     rejects: dict[str, int]
+    made_from: str  # hash of data, tokenizer and settings
 
     def __len__(self) -> int:
         return len(self.learned)
@@ -106,7 +107,7 @@ def read_samples(folder: Path, name: str = TRAIN_NAME) -> Samples:
         for array in ("ids", "flags", "offsets", "learned")
     )
     about = json.loads((folder / _ABOUT_NAME).read_text(encoding="utf-8"))
-    return Samples(ids, flags, offsets, learned, about["rejects"])
+    return Samples(ids, flags, offsets, learned, about["rejects"], about["made_from"])
 
 
 def _samples(

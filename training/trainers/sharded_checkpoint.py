@@ -167,13 +167,16 @@ class Saver:
         checkpoints.prune(spec.checkpoints, keep=spec.keep_checkpoints, attempt=spec.attempt)
 
 
-def resume(spec: TrainSpec, ranks: Ranks, trained: Trained) -> checkpoints.Checkpoint | None:
+def resume(
+    spec: TrainSpec, ranks: Ranks, trained: Trained, origin: Mapping[str, Any]
+) -> checkpoints.Checkpoint | None:
     """Load the newest complete checkpoint that is intact; None when there is none.
 
     Rank 0 first removes what broken saves left. A checkpoint whose content changed on the disk is
-    set aside, and the one before is taken.
+    set aside, and the one before is taken. Raises `UserError` when its manifest differs from
+    `origin`: the samples are others now.
     """
-    while (found := ranks.on_first(lambda: _newest(spec))) is not None:
+    while (found := ranks.on_first(lambda: _newest(spec, origin))) is not None:
         damaged = _damaged(found, ranks)
         if not damaged:
             _load(found, spec, ranks, trained)
@@ -191,13 +194,19 @@ def _damaged(found: checkpoints.Checkpoint, ranks: Ranks) -> list[str]:
     return [name for part in parts for name in part]
 
 
-def _newest(spec: TrainSpec) -> checkpoints.Checkpoint | None:
+def _newest(spec: TrainSpec, origin: Mapping[str, Any]) -> checkpoints.Checkpoint | None:
     checkpoints.prune(spec.checkpoints, keep=spec.keep_checkpoints, attempt=spec.attempt)
     found = checkpoints.newest_complete(spec.checkpoints)
-    if found is not None and found.manifest().get("format") != FORMAT:
+    if found is None:
+        return None
+    manifest = found.manifest()
+    expected = {"format": FORMAT, **origin}
+    changed = [name for name, value in expected.items() if manifest.get(name) != value]
+    if changed:
         raise UserError(
-            f"{found.path} was written by another trainer: set {spec.stage}.backend back, or "
-            f"remove {spec.checkpoints} to begin the stage again"
+            f"{found.path} was made by another trainer, or of other data or settings "
+            f"({', '.join(changed)} changed): set them back, or remove {spec.checkpoints} to begin "
+            "the stage again"
         )
     return found
 
