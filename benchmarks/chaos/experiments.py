@@ -24,6 +24,7 @@ EXPERIMENTS = (
     Experiment("C1", "a rank is killed", ranks.rank_kill),
     Experiment("C2", "a node dies, the allocation has a spare", nodes.node_death_with_spare),
     Experiment("C3", "a node dies, no spare", nodes.node_death_without_spare),
+    Experiment("shrink", "a node dies, no other is free", nodes.no_node),
     Experiment("C7", "a rank hangs", ranks.hangs),
     Experiment("C8", "the time limit comes", control.walltime),
     Experiment("C9", "a deterministic bug", ranks.bug),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
-from benchmarks.chaos.lab import Lab, LabError, Run
+from benchmarks.chaos.lab import NODES, Lab, LabError, Run
 from benchmarks.chaos.result import STEP_S, Result, all_in_one_job, wait_for
 from benchmarks.chaos.supervisor import REPOSITORY
 from training.cluster.job import Job, JobState
@@ -49,6 +50,23 @@ def node_death_without_spare(lab: Lab, short: bool) -> list[Result]:
         Result("training again in a new job after a node died, worst", max(seconds), "s", "<= 45"),
         Result("starts on the dead node", reused, "", "= 0"),
     ]
+
+
+def no_node(lab: Lab, short: bool) -> list[Result]:
+    """C3 once more, but every other node is taken: the run goes on with fewer."""
+    run = lab.run(
+        "shrink", {"steps": 150, "step_s": STEP_S}, min_nodes=1, shrink_after_s=5.0
+    ).supervise()
+    run.until_step(25)
+    others = NODES - len(run.nodes())
+    taker = ["sbatch", f"--nodes={others}", "--exclusive", "--wrap=sleep 600", "--output=/dev/null"]
+    subprocess.run(taker, check=True, capture_output=True)
+    when = lab.kill_node(run, run.nodes()[1], silently=True)
+    seconds = run.recovered(when)
+    run.finish()
+    if len(run.nodes()) != 1:
+        raise LabError(f"it ended on {run.nodes()}:\n{run.story()}")
+    return [Result("training again on one node, none being free for two", seconds, "s", "<= 45")]
 
 
 def zombie_writer(lab: Lab, short: bool) -> list[Result]:

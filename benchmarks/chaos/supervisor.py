@@ -43,6 +43,8 @@ class RunSettings:
     signal_lead_s: int = 60
     max_attempts: int = 10
     step_limit_s: float = 10.0
+    min_nodes: int = 0
+    shrink_after_s: float = 0.0
     environment: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -93,7 +95,8 @@ def supervise(run: RunSettings) -> None:
     launcher = SlurmLauncher(SlurmOptions(signal_lead_s=run.signal_lead_s, cancel_grace_s=20))
     recovery = Recovery(
         limits=Limits(attempts=run.max_attempts, restarts=run.restarts),
-        worlds=(run.nodes,),
+        worlds=(run.nodes, *(reversed(range(run.min_nodes, run.nodes)) if run.min_nodes else ())),
+        shrink_after_s=run.shrink_after_s,
         blacklist=Blacklist(run.workspace / "bad-nodes.jsonl"),
     )
     run_stage(
