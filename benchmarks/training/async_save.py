@@ -26,7 +26,7 @@ SAVES = 6
 
 def main() -> int:
     arguments = parser(__doc__ or "").parse_args()
-    rounds = 1 if arguments.short else 4
+    rounds = 1 if arguments.short else 2
     report = Report("training", "async_save", short=arguments.short)
     stalls: dict[bool, list[float]] = {False: [], True: []}
     seconds: dict[bool, list[float]] = {False: [], True: []}

@@ -53,7 +53,7 @@ class Clock:
 
 def main() -> int:
     arguments = parser(__doc__ or "").parse_args()
-    rounds, steps = (3, 5) if arguments.short else (15, 9)
+    rounds, steps = (3, 5) if arguments.short else (8, 7)
     report = Report("training", "overhead", short=arguments.short)
     spent: dict[str, list[Spent]] = {"plain": [], "wrapped": [], "fsdp": []}
     ways: dict[str, Callable[[TrainSpec], Spent]] = {

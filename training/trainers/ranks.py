@@ -78,6 +78,8 @@ def make_deterministic(*, use_gpu: bool) -> None:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     # Some CUDA kernels have no such form; on CPUs every kernel that a model needs has one.
     torch.use_deterministic_algorithms(True, warn_only=use_gpu)
+    # It would also fill every new buffer of gathered weights; each is written before it is read.
+    torch.utils.deterministic.fill_uninitialized_memory = False
 
 
 def _portable(error: Exception) -> Exception:
