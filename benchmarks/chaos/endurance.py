@@ -14,6 +14,7 @@ from statistics import median
 from benchmarks.chaos.lab import Lab, Run
 from benchmarks.chaos.result import STEP_S, Result
 from benchmarks.chaos.supervisor import REPOSITORY
+from training.trainers.save_interval import young_interval_s
 
 
 def soak(lab: Lab, short: bool) -> list[Result]:
@@ -51,12 +52,21 @@ def _goodput(run: Run, recoveries: list[float]) -> list[Result]:
     usual = _usual_step(ledger)
     ettr = run.config.settings.steps * usual / wall_s
     lost_s = wall_s * (1 - ettr) / max(1, len(recoveries))
-    mtbf_s = 3 * 3600
     return [
         Result("ETTR of the soak, measured", ettr, "", ">= 0.9"),
         Result("lost to a fault, recomputed steps included, mean", lost_s, "s", "<= 30"),
-        Result("ETTR at a failure every 3 h, so computed", 1 - lost_s / mtbf_s, "", ">= 0.95"),
+        extrapolated(lost_s),
     ]
+
+
+def extrapolated(recovery_s: float) -> Result:
+    """ETTR = 1 - d/T - (T/2 + R)/M at a failure every M = 3 h and saves that hold training up for
+    d = 10 s, every T seconds as is best (Young). `recovery_s` holds some recomputed steps already,
+    so it errs on the dark side."""
+    mtbf_s, save_s = 3 * 3600.0, 10.0
+    every_s = young_interval_s(save_s, mtbf_s)
+    ettr = 1 - save_s / every_s - (every_s / 2 + recovery_s) / mtbf_s
+    return Result("ETTR at a failure every 3 h and saves of 10 s, computed", ettr, "", ">= 0.95")
 
 
 def _usual_step(ledger: list[dict[str, float]]) -> float:

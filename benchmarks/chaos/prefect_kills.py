@@ -36,12 +36,12 @@ FLOW, SERVER = "Prefect flow", "Prefect server"
 
 def flow_kill(lab: Lab, short: bool) -> list[Result]:
     """C11: SIGKILL to `python -m flows.train`."""
-    return _trials(lab, 1 if short else 10, FLOW)
+    return _trials(lab, 2 if short else 10, FLOW)
 
 
 def server_kill(lab: Lab, short: bool) -> list[Result]:
     """C11: SIGKILL to the Prefect server while the flow waits for its job."""
-    return _trials(lab, 1 if short else 10, SERVER)
+    return _trials(lab, 2 if short else 10, SERVER)
 
 
 def _trials(lab: Lab, trials: int, victim: str) -> list[Result]:
