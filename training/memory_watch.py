@@ -32,6 +32,7 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from training.trainers.settings import MemorySettings
+from workspace.memory import trim_heap
 
 FOLDER_NAME: Final = "memory"  # in the attempt's folder
 WARM_UP_STEPS: Final = 20
@@ -178,8 +179,12 @@ class MemoryWatch:
     def _look_at_limit(self, step: int) -> None:
         if not self._share or self.wants_restart:
             return
-        usage = self.usage
         leaks = "memory_leak:gpu" in self._told
+        if self.usage.host >= self._share * self.limit and "memory_short:host" not in self._told:
+            # Free pages that the allocator keeps for the next step are no need of memory.
+            trim_heap()
+            self.usage = current_usage(gpu=self._gpu)
+        usage = self.usage
         if usage.host >= self._share * self.limit:
             held = f"holds {_gib(usage.host)} of {_gib(self.limit)} of host memory"
             if self._base is not None and _helps(self._base.host, usage.host, self._steps):

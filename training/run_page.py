@@ -30,6 +30,7 @@ from markupsafe import Markup
 
 from training.goodput.account import account_run
 from training.goodput.buckets import MEANINGS, MICROSECONDS, Bucket
+from training.goodput.prices import read_prices
 from training.metrics import History, read_history
 from training.rollouts import read_rollouts
 from training.run_curves import curves_of
@@ -189,7 +190,9 @@ def _cards(record: RunRecord, histories: dict[StageName, History]) -> list[tuple
         return []
     steps = trained[-1]
     first, last = steps[0], steps[-1]
-    found = [("Loss", f"{last.loss:.3f}", f"{first.loss:.3f} at first")]
+    # GRPO's loss is about 0 whatever is learned.
+    losses = [("Loss", f"{last.loss:.3f}", f"{first.loss:.3f} at first")]
+    found = losses if last.stage != "rlvr" else []
     unseen = [step.extra["eval_loss"] for step in steps if "eval_loss" in step.extra]
     if unseen:
         found.append(("Loss on unseen rows", f"{unseen[-1]:.3f}", f"{min(unseen):.3f} at best"))
@@ -218,6 +221,7 @@ def _cards(record: RunRecord, histories: dict[StageName, History]) -> list[tuple
 def _goodput(run: Path, now: float) -> dict[str, Any]:
     """Where the time of the machines went."""
     account = account_run(run, now)
+    prices = read_prices(run)
     paid = account.allocated
     shares = [
         Share(
@@ -233,6 +237,7 @@ def _goodput(run: Path, now: float) -> dict[str, Any]:
         "goodput": account.goodput,
         "ettr": account.ettr,
         "failures": account.failures,
+        "cost": f"{account.cost(prices):,.2f} {prices.currency}" if prices else "",
         "shares": [share for share in shares if share.hours != spoken(0)],
     }
 

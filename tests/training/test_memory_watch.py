@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tiny_training import tiny_spec, write_tiny_model
+from tiny_training import tiny_spec
 
+from benchmarks.training.tiny_model import write_tiny_model
 from training.checkpoints import newest_complete
 from training.memory_watch import (
     BLOCK_STEPS,
@@ -140,7 +141,7 @@ def test_a_leaking_trainer_tells_saves_and_leaves_before_the_limit(tmp_path: Pat
     held = [line.memory["host"] for line in read_metrics(leaking.folder, "sft")]
     assert 0.7 * LIMIT < held[-1] < 0.85 * LIMIT
 
-    clean = run_trainer(tmp_path / "clean", base, leak_mb=0)
+    clean = run_trainer(tmp_path / "clean", base, leak_mb=0, steps=180)
     assert (clean.code, clean.notices) == (0, [])
 
 
@@ -153,10 +154,10 @@ class Ended:
         self.notices = NoticeFollower(folder / "sft" / "attempts" / "1").new()
 
 
-def run_trainer(folder: Path, base: Path, *, leak_mb: int) -> Ended:
-    """A run of 260 steps in a process of its own, with a limit of 1 GiB."""
+def run_trainer(folder: Path, base: Path, *, leak_mb: int, steps: int = 260) -> Ended:
+    """A run in a process of its own, with a limit of 1 GiB."""
     settings = SftSettings(
-        epochs=1000, max_steps=260, token_budget=0, rows_per_step=2, tokens_per_forward=256
+        epochs=1000, max_steps=steps, token_budget=0, rows_per_step=2, tokens_per_forward=256
     )
     memory = MemorySettings(limit_gib=LIMIT / (1 << 30))
     spec = tiny_spec(

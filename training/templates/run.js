@@ -29,9 +29,9 @@
   }
 
   // ---- axes -------------------------------------------------------------------------------
-  function ticks(low, high, count) {
+  function ticks(low, high, count, least = 0) {
     const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);
+    const step = Math.max(least, [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough));
     const found = [];
     for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) found.push(+(n * step).toPrecision(12));
     return found;
@@ -69,7 +69,7 @@
       draw(svg, "line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: py(value), y2: py(value) });
       draw(svg, "text", { x: LEFT - 6, y: py(value) + 4, "text-anchor": "end" }, shown(value));
     }
-    for (const step of ticks(0, last, 5)) {
+    for (const step of ticks(0, last, 5, 1)) {
       if (step >= 1) draw(svg, "text", { x: px(step), y: HEIGHT - 5, "text-anchor": step > 0.94 * last ? "end" : "middle" }, shown(step));
     }
     for (const step of stage.saves) {
@@ -109,7 +109,7 @@
     const from = at > 0 ? first.x[at - 1] + 1 : 1;
     const span = !first.dots && from < first.x[at] ? `steps ${from}–${first.x[at]}` : `step ${first.x[at]}`;
     const lines = chart.series.map((series) => {
-      const i = nearest(series, step), many = series.high[i] > series.low[i];
+      const i = nearest(series, step), many = shown(series.high[i]) !== shown(series.low[i]);
       const where = series === first ? "" : ` (step ${series.x[i]})`;
       return `${series.name} ${shown(series.y[i])}${many ? ` (${shown(series.low[i])}–${shown(series.high[i])})` : ""}${series.dots ? where : ""}`;
     });

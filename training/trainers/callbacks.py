@@ -50,12 +50,12 @@ def make_callbacks(spec: TrainSpec, stop: StopRequest, *, epochs: float) -> Call
     progress = Progress()
     memory = MemoryWatch(spec.attempt_dir, rank=rank(), settings=spec.memory, gpu=spec.use_gpu)
     added = [
+        _free_memory(spec),  # before the watch: what is free is not held
         _watching(memory, stop),
         _stopping(spec, stop, progress),
         _early_end(spec, progress),
         _saving(spec, progress),
         _metrics(spec, progress, memory, epochs),
-        _free_memory(spec),
         beating(use_gpu=spec.use_gpu),
     ]
     return Callbacks(progress, added)
