@@ -14,7 +14,7 @@ from processes import ends_soon
 from ranks_on_this_machine import Job
 
 from training.cluster.agent_link import LinkError, Listener, connect
-from training.cluster.node_agent import free_port
+from training.cluster.node_agent import EXIT_UNFIT, free_port, is_fit, main
 
 SHOW = "import json, os; print(json.dumps(dict(os.environ)), flush=True)"
 
@@ -192,3 +192,14 @@ def test_nobody_gets_in_without_the_key(tmp_path: Path) -> None:
     with pytest.raises(LinkError):
         link.receive(30)
     listener.close()
+
+
+def test_an_unfit_node_does_not_connect(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURMD_NODENAME", "node7")
+    health = '{"shared": ["/nonexistent"], "disks": []}'
+    arguments = ["--attempt-dir", str(tmp_path), "--processes", "1", "--health", health]
+    assert main([*arguments, "--", "-c", "pass"]) == EXIT_UNFIT
+    assert "node7 is not fit: shared /nonexistent: drain" in capfd.readouterr().out
+    assert is_fit(f'{{"shared": ["{tmp_path}"], "gpus": 0}}')

@@ -181,6 +181,7 @@ def gpu(**changes: object) -> Gpu:
         (Gpus(""), None, OK),
         (Gpus(""), 0, OK),
         (Gpus(""), 8, DRAIN),
+        (Gpus("amd"), 8, OK),
         (Gpus("nvml", (FULL,) * 8), 8, OK),
         (Gpus("nvml", (FULL,) * 7), 8, DRAIN),
         (Gpus("driver", (Gpu(0), Gpu(1))), 2, OK),

@@ -33,7 +33,7 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = f"""#!{sys.executable}
 import json, os, sys, time
 from pathlib import Path
-Path("started.json").write_text(json.dumps([sys.argv[1:], dict(os.environ)]))
+Path("coordinator.json").write_text(json.dumps([sys.argv[1:], dict(os.environ)]))
 time.sleep(float(os.environ.get("STUB_SLEEP", "0")))
 sys.exit(int(os.environ.get("STUB_CODE", "0")))
 """
@@ -82,7 +82,7 @@ def run_script(script: Path, stubs: Path, **environment: str) -> tuple[int, str]
 
 
 def seen_at_start(folder: Path) -> tuple[list[str], dict[str, str]]:
-    arguments, environment = json.loads((folder / "started.json").read_text())
+    arguments, environment = json.loads((folder / "coordinator.json").read_text())
     return arguments, environment
 
 
@@ -176,9 +176,9 @@ def test_a_requeued_job_repeats_a_final_outcome_but_retries_a_crash(
 ) -> None:
     script = write_script(job_in(tmp_path), with_stub(stubs, requeue=True))
     assert run_script(script, stubs, STUB_CODE="75")[0] == 75
-    (tmp_path / "started.json").unlink()
+    (tmp_path / "coordinator.json").unlink()
     assert run_script(script, stubs, SLURM_RESTART_COUNT="1", STUB_CODE="0")[0] == 75
-    assert not (tmp_path / "started.json").exists()
+    assert not (tmp_path / "coordinator.json").exists()
 
     (tmp_path / "exit.json").write_text('{"exit_code": 143, "job_id": "4711"}\n')
     assert run_script(script, stubs, SLURM_RESTART_COUNT="1", STUB_CODE="0")[0] == 0
@@ -194,7 +194,7 @@ def await_file(path: Path) -> None:
 def test_usr2_asks_the_ranks_to_stop_and_keeps_their_exit_code(tmp_path: Path, stubs: Path) -> None:
     script = write_script(job_in(tmp_path), with_stub(stubs))
     process = start(script, stubs, STUB_SLEEP="1.5", STUB_CODE="75")
-    await_file(tmp_path / "started.json")
+    await_file(tmp_path / "coordinator.json")
     process.send_signal(signal.SIGUSR2)
     await_file(tmp_path / "stop-requested")
     assert process.poll() is None
@@ -204,7 +204,7 @@ def test_usr2_asks_the_ranks_to_stop_and_keeps_their_exit_code(tmp_path: Path, s
 def test_term_is_recorded_and_leaves_the_ranks_time_to_save(tmp_path: Path, stubs: Path) -> None:
     script = write_script(job_in(tmp_path), with_stub(stubs))
     process = start(script, stubs, STUB_SLEEP="1.5", STUB_CODE="75")
-    await_file(tmp_path / "started.json")
+    await_file(tmp_path / "coordinator.json")
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 75
     recorded = json.loads((tmp_path / "exit.json").read_text())

@@ -243,7 +243,7 @@ def agent_command(chosen: argparse.Namespace) -> list[str]:
     return [
         *(chosen.agent_word or [sys.executable]), "-m", "training.cluster.node_agent",
         "--attempt-dir", str(chosen.attempt_dir), "--processes", str(chosen.processes),
-        "--", *chosen.command,
+        "--health", chosen.health, "--", *chosen.command,
     ]  # fmt: skip
 
 
@@ -287,6 +287,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--restarts", type=int, default=0)
     parser.add_argument("--checkpoints", type=Path)
     parser.add_argument("--sections", default="{}", help="SectionLimits as JSON")
+    parser.add_argument("--health", default="", help="HealthConfig of the agents' check as JSON")
     parser.add_argument("--srun-option", action="append", default=[], help="for the agents' step")
     parser.add_argument(
         "--agent-word",

@@ -28,6 +28,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import json
 import os
 import re
 import shutil
@@ -55,6 +56,7 @@ from training.cluster.heartbeat import BEAT_VARIABLE, STACK_VARIABLE, BeatReader
 from training.cluster.marks import MARK, Environment, end, marked
 from training.cluster.stacks import read_stack
 
+EXIT_UNFIT = 4
 BEAT_S = 0.5
 _TICK_S = 0.1
 _CONNECT_S = 60.0
@@ -360,13 +362,35 @@ def _connect() -> Link:
             time.sleep(0.5)
 
 
+def is_fit(health: str) -> bool:
+    """Whether this node may train; what speaks against it goes to the job's log.
+
+    Before there are threads: each check runs in a forked child. An unfit node never connects, so a
+    spare takes its place, or the attempt ends and the next one is without it.
+    """
+    from training.cluster.health import HealthConfig, Severity
+    from training.cluster.health.checks import Situation, host_name, run_checks
+    from training.cluster.health.processes import Scope
+
+    # Leftovers are ended by the agent itself, and may still be dying of the last attempt.
+    situation = Situation(Scope(host_name()), lambda job_id, folder: False)
+    results = run_checks(HealthConfig.parse(json.loads(health), origin="--health"), situation)
+    unfit = [result for result in results if result.severity >= Severity.DRAIN]
+    for result in unfit:
+        print(f"{host_name()} is not fit: {result.describe()}", flush=True)
+    return not unfit
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; see the module's text."""
     parser = argparse.ArgumentParser(prog="node_agent", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--attempt-dir", type=Path, required=True)
     parser.add_argument("--processes", type=int, required=True)
+    parser.add_argument("--health", default="", help="HealthConfig as JSON; empty: no check")
     parser.add_argument("command", nargs="+")
     chosen = parser.parse_args(arguments)
+    if chosen.health and not is_fit(chosen.health):
+        return EXIT_UNFIT
     # Ignored across exec: a rank without a handler survives an operator's `scancel --signal=USR2`.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     agent = Agent(_connect(), chosen.command, chosen.processes, chosen.attempt_dir)

@@ -22,6 +22,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from training.cluster.container import ContainerOptions, agent_words, srun_options, variables
+from training.cluster.health.config import HealthConfig
 from training.cluster.job import STOP_FILE, Job
 from training.cluster.local import ENVIRONMENT
 from training.cluster.marks import MARK
@@ -148,6 +149,13 @@ class SlurmOptions(StageConfig):
         "24.05 and newer; must divide the job's nodes; 0: any)",
         affects_output=False,
     )
+    health_checks: bool = setting(
+        True,
+        position=20,
+        description="let each node check itself before it trains: disks, the shared file system, "
+        "GPUs; an unfit one is replaced by a spare or by the next attempt",
+        affects_output=False,
+    )
     container: ContainerOptions = setting(
         ContainerOptions(),
         position=19,
@@ -176,6 +184,7 @@ def render(job: Job, options: SlurmOptions) -> str:
         checkpoints=bash_quote(str(job.checkpoints)) if job.checkpoints else "",
         modules=[_module(name) for name in options.modules],
         setup=options.setup,
+        health=bash_quote(_health(job)) if options.health_checks else "",
         srun_options=[bash_quote(word) for word in srun_options(options.container, job)],
         agent_words=[bash_quote(word) for word in agent_words(options.container, job)],
         stop_file=STOP_FILE,
@@ -286,6 +295,12 @@ def _directives(job: Job, options: SlurmOptions) -> list[str]:
     if options.exclusive:
         lines.append("--exclusive")
     return lines + [_extra(option) for option in options.extra]
+
+
+def _health(job: Job) -> str:
+    """What the agents check, as far as it is not the default."""
+    config = HealthConfig(shared=(job.attempt_dir,), gpus=job.gpus_per_node)
+    return config.model_dump_json(exclude_defaults=True)
 
 
 def _switches(options: SlurmOptions) -> str:

@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _config(chosen: argparse.Namespace) -> HealthConfig:
     if chosen.settings is not None:
-        return HealthConfig.model_validate_json(chosen.settings)
+        return HealthConfig.parse(json.loads(chosen.settings), origin="--settings")
     return HealthConfig.from_yaml(chosen.config) if chosen.config else HealthConfig()
 
 

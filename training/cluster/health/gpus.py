@@ -21,6 +21,8 @@ from training.cluster.health.config import HealthConfig
 from training.cluster.health.results import Severity, Verdict, combine
 
 _DRIVER = Path("/proc/driver/nvidia/gpus")
+# Accelerators of other makers, which are not looked at.
+_OTHERS = {"amd": "/dev/kfd", "neuron": "/dev/neuron0", "gaudi": "/dev/accel/accel0"}
 _KERNEL_LOG = Path("/dev/kmsg")
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)[^)]*\): (\d+)")
 # Of nvml.h: nvmlClocksEventReasonHwSlowdown, HwThermalSlowdown, HwPowerBrakeSlowdown.
@@ -77,7 +79,8 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Gpus:
-    """All of the node. `by` says how they were counted: nvml, driver, or "" (no driver)."""
+    """All of the node. `by` says how they were counted: nvml, driver, "" (no driver), or that they
+    are of another maker and were not."""
 
     by: str
     gpus: tuple[Gpu, ...] = ()
@@ -90,7 +93,8 @@ def read_gpus() -> Gpus:
         nvml = importlib.import_module("pynvml")
     except ImportError:
         if not _DRIVER.is_dir():
-            return Gpus("")
+            others = [name for name, device in _OTHERS.items() if Path(device).exists()]
+            return Gpus(others[0] if others else "")
         found = sorted(entry.name for entry in _DRIVER.iterdir())
         return Gpus("driver", tuple(Gpu(index, bus=bus) for index, bus in enumerate(found)))
     try:
@@ -152,6 +156,8 @@ def _text(value: str | bytes) -> str:
 
 def judge_gpus(found: Gpus, expected: int | None, config: HealthConfig) -> Verdict:
     """`expected` None: nobody knows how many there should be."""
+    if found.by in _OTHERS:
+        return Verdict(Severity.OK, f"accelerators of another maker ({found.by}), not looked at")
     verdicts = [_judge_gpu(gpu, config) for gpu in found.gpus]
     if found.error and (expected or found.by):
         verdicts.append(Verdict(Severity.DRAIN, f"NVML: {found.error}", "reload the driver"))
