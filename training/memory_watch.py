@@ -39,6 +39,7 @@ WARM_UP_STEPS: Final = 20
 BLOCKS: Final = 32
 BLOCK_STEPS: Final = (4, 16, 128, 1024)
 SAMPLE_EVERY_S: Final = 5.0
+_TAIL_BYTES: Final = 4096
 _LEAST_GROWTH: Final = 32 << 20
 _LEAST_GROWTH_SHARE: Final = 0.01
 _SPREADS: Final = 6.0  # standard deviations of the floors around the line
@@ -315,6 +316,28 @@ def _cgroup_limits(root: Path) -> list[int]:
                 continue
             found += [int(text)] if text.isdigit() else []  # "max": none
     return found
+
+
+def newest_usage(attempt_dir: Path) -> dict[int, Usage]:
+    """What each rank of an attempt held when it last took a sample."""
+    found: dict[int, Usage] = {}
+    for path in sorted((attempt_dir / FOLDER_NAME).glob("rank-*.jsonl")):
+        with path.open("rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            lines = stream.read().splitlines()
+        samples = (sample for line in reversed(lines) if (sample := _sample(line)))
+        newest = next(samples, None)
+        if newest is not None:
+            found[int(path.stem.removeprefix("rank-"))] = newest
+    return found
+
+
+def _sample(line: bytes) -> Usage | None:
+    try:
+        values = json.loads(line)
+        return Usage(**{name: values[name] for name in Usage._fields})
+    except (ValueError, TypeError, KeyError):  # a notice, or a torn line
+        return None
 
 
 class NoticeFollower:

@@ -31,6 +31,7 @@ from markupsafe import Markup
 from training.goodput.account import account_run
 from training.goodput.buckets import MEANINGS, MICROSECONDS, Bucket
 from training.goodput.prices import read_prices
+from training.memory_watch import newest_usage
 from training.metrics import History, read_history
 from training.rollouts import read_rollouts
 from training.run_curves import curves_of
@@ -50,6 +51,7 @@ _LEAST_PAUSES: Final = (
     20.0  # times what writing it took: a long history costs 5 % of a core at most
 )
 _TEMPLATES: Final = Path(__file__).resolve().parent / "templates"
+_MOST_RANKS: Final = 512
 _CALM: Final = (Bucket.PRODUCTIVE, Bucket.CHECKPOINT, Bucket.LOAD, Bucket.STARTUP)
 
 
@@ -146,6 +148,7 @@ def render(run: Path, *, beside: Path | None = None, now: float | None = None) -
         older=older,
         attempts=attempts_of(folder, record),
         goodput=_goodput(run, now),
+        ranks=_ranks(folder, record),
         lineage=_lineage(folder, record),
         settings=json.dumps(record.settings, indent=1, ensure_ascii=False),
         has_rollouts=any(rollouts.values()),
@@ -216,6 +219,26 @@ def _cards(record: RunRecord, histories: dict[StageName, History]) -> list[tuple
     trained_s = sum(step.seconds for steps in trained for step in steps)
     found.append(("Trained", spoken(trained_s), f"since {record.created[:16].replace('T', ' ')}"))
     return found
+
+
+def _ranks(folder: RunFolder, record: RunRecord) -> list[tuple[str, ...]]:
+    """Memory of each rank of the newest attempt: host, GPU tensors, GPU held, fragmentation."""
+    started = [stage for name in record.stages if (stage := folder.stage(name)).latest_attempt()]
+    if not started:
+        return []
+    usages = newest_usage(started[-1].attempt(started[-1].latest_attempt()))
+    return [
+        (
+            str(rank),
+            *map(_gib, used[:3]),
+            f"{100 * used.fragmentation:.0f} %" if used.gpu_total else "",
+        )
+        for rank, used in sorted(usages.items())[:_MOST_RANKS]
+    ]
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.2f}" if size else ""
 
 
 def _goodput(run: Path, now: float) -> dict[str, Any]:

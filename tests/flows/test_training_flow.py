@@ -33,7 +33,7 @@ def test_a_run_completes_and_shows_its_steps(
     assert result.manifest.counts_out == {"sft_steps": 4}
     with get_client(sync_client=True) as client:
         keys = {artifact.key for artifact in client.read_artifacts()}
-    assert {"train-sft-progress", "train-steps", "train-report"} <= keys
+    assert {"train-sft-progress", "train-steps", "train-report", "train-page"} <= keys
 
 
 def test_cancelling_the_flow_run_ends_the_job(

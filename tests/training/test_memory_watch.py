@@ -22,6 +22,7 @@ from training.memory_watch import (
     Usage,
     current_usage,
     memory_limit,
+    newest_usage,
 )
 from training.metrics import read_metrics
 from training.trainers.settings import MemorySettings, SftSettings
@@ -118,6 +119,18 @@ def test_no_restart_when_it_would_not_help(tmp_path: Path, monkeypatch: pytest.M
     assert not watch.wants_restart
     [notice] = NoticeFollower(tmp_path).new()
     assert notice.event == "memory_short" and "0.88 GiB of 0.98 GiB" in notice.detail
+
+
+def test_what_each_rank_held_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    used = Usage(3 * MIB, gpu_allocated=6, gpu_reserved=8, gpu_peak=7, gpu_total=10)
+    monkeypatch.setattr("training.memory_watch.current_usage", lambda gpu: used)
+    for rank in (0, 11):
+        settings = MemorySettings()
+        watch = MemoryWatch(tmp_path, rank=rank, settings=settings, gpu=True, limit=1000 * MIB)
+        watch.after_step(1, 10)
+        with watch.path.open("ab") as stream:
+            stream.write(b'{"time": 1, "event": "memory_leak"}\n{"time": 2, "st')
+    assert newest_usage(tmp_path) == {0: used, 11: used}
 
 
 def test_fragmentation_of_a_gpu() -> None:

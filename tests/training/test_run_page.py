@@ -20,7 +20,7 @@ from training import metrics, phases
 from training.attempt_history import Times, write_outcome
 from training.cluster.job import JobState, JobStatus
 from training.cluster.recovery import Cause, Ending, Resubmit, Stop
-from training.memory_watch import Notice
+from training.memory_watch import Notice, Usage
 from training.metrics import StepMetrics, read_history
 from training.rollouts import RolloutLog
 from training.run_curves import POINTS, curves_of, thinned
@@ -144,6 +144,14 @@ class WrittenRun:
                 self.folder.stage(stage).root / "result.json", outcome.model_dump_json()
             )
 
+    def hold(self, stage: StageName, attempt: int, ranks: int) -> None:
+        """Memory of some ranks."""
+        folder = self.folder.stage(stage).attempt(attempt) / "memory"
+        folder.mkdir()
+        for rank in range(ranks):
+            usage = Usage((5 << 30) + rank, 40 << 30, 50 << 30, 60 << 30, 80 << 30)
+            (folder / f"rank-{rank:04d}.jsonl").write_text(json.dumps(usage._asdict()) + "\n")
+
     def sample(self, stage: StageName, attempt: int, total: int, last: int) -> None:
         log = RolloutLog(self.folder.stage(stage).attempt(attempt), group=3, total_steps=total)
         verdicts = [
@@ -179,6 +187,7 @@ def interrupted_run(root: Path, total: int = 400) -> WrittenRun:
     notice = Notice(run.now, "memory_leak", 0, 118, "host memory grows by 2.01 MiB a step")
     run.say("rlvr", 1, notice.event, notice.detail)
     run.sample("rlvr", 1, 400, 120)
+    run.hold("rlvr", 1, 16)
     return run
 
 
@@ -201,6 +210,7 @@ def test_what_happened_is_told_in_plain_words(run: WrittenRun) -> None:
         assert words in page
     assert "of 9 documents" in page and "smollm2-135m-instruct" in page
     assert "sft/attempts/1/stderr.log" in page
+    assert "Memory of the ranks" in page and '<td class="n">20 %</td>' in page
     assert "of the machines’ time trained new steps (goodput)" in page and "recompute" in page
 
 
