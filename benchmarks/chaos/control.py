@@ -6,11 +6,10 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 
-from benchmarks.chaos.lab import Lab, LabError, Run
+from benchmarks.chaos.lab import Lab, LabError
 from benchmarks.chaos.result import STEP_S, Result
 from training.attempt_history import OUTCOME_NAME
 
@@ -78,17 +77,8 @@ def _controllers(lab: Lab, trials: int, victim: str) -> list[Result]:
         except LabError as error:
             print(error, file=sys.stderr)
             lost += 1
-        duplicates += _jobs_named(run) - run.attempts()
+        duplicates += lab.jobs_under(run.stage) - run.attempts()
     return [
         Result(f"duplicate submissions, {victim} killed {trials} times", duplicates, "", "= 0"),
         Result(f"lost runs, {victim} killed {trials} times", lost, "", "= 0"),
     ]
-
-
-def _jobs_named(run: Run) -> int:
-    """Jobs of the run that Slurm remembers: all, as it forgets none for five minutes."""
-    listing = subprocess.run(
-        ["squeue", "--me", "--states=all", "--noheader", "--format=%j"],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    return sum(line.startswith(f"{run.config.key}-") for line in listing.split())

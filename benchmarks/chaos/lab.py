@@ -195,6 +195,20 @@ class Lab:
     def bad_nodes(self, run: Run) -> dict[str, float]:
         return Blacklist(run.config.workspace / "bad-nodes.jsonl").avoided(time.time())
 
+    def jobs_under(self, folder: Path) -> int:
+        """Jobs that ever ran in a folder: those that slurmctld knows and those in its log of
+        completed ones (killed, it forgets some that had ended)."""
+        listing = subprocess.run(
+            ["squeue", "--me", "--states=all", "--noheader", "--format=%A %Z"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        log = (self.folder / "slurm" / "log" / "jobcomp.log").read_text(errors="replace")
+        known = dict(line.split(" ", 1) for line in listing.splitlines())
+        known |= dict(re.findall(r"^JobId=(\d+) .* WorkDir=(\S+)", log, re.MULTILINE))
+        return sum(Path(place).is_relative_to(folder) for place in known.values())
+
     def cluster(self, action: str) -> str:
         done = subprocess.run(
             [str(ONE_HOST), action, "--dir", str(self.folder / "slurm"), *self._size(action)],

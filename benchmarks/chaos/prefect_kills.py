@@ -51,7 +51,8 @@ def _trials(lab: Lab, trials: int, victim: str) -> list[Result]:
         config = _config(lab.folder / f"{victim[8:]}-{trial}", base)
         published = (_kill_flow if victim == FLOW else _kill_server)(config, trial)
         lost += not published
-        duplicates += _submissions(config) - len(list(_stage(config).glob("attempts/*")))
+        stage = _stage(config)
+        duplicates += lab.jobs_under(stage) - len(list(stage.glob("attempts/*")))
     return [
         Result(f"duplicate submissions, {victim} killed {trials} times", duplicates, "", "= 0"),
         Result(f"lost runs, {victim} killed {trials} times", lost, "", "= 0"),
@@ -145,24 +146,15 @@ def _await_job(config: TrainConfig, flow: subprocess.Popen[bytes]) -> None:
         time.sleep(0.2)
 
 
-def _submissions(config: TrainConfig) -> int:
-    """Jobs of the run that Slurm remembers; it forgets none for five minutes."""
-    listing = subprocess.run(
-        ["squeue", "--me", "--states=all", "--noheader", "--format=%j"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    return sum(line.startswith(f"dsm-{plan(config).folder.name}-") for line in listing.split())
-
-
 def _server_pids() -> list[int]:
     home = f"PREFECT_HOME={os.environ['PREFECT_HOME']}".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            title = (entry / "cmdline").read_bytes()
-            ours = home in (entry / "environ").read_bytes().split(b"\0")
-            if ours and b"flows.train" not in title and int(entry.name) != os.getpid():
+            environment = (entry / "environ").read_bytes().split(b"\0")
+            # The job has the flow's environment.
+            in_job = any(value.startswith(b"SLURM_JOB_ID=") for value in environment)
+            flow = b"flows.train" in (entry / "cmdline").read_bytes()
+            if home in environment and not (in_job or flow or int(entry.name) == os.getpid()):
                 found.append(int(entry.name))
     return found

@@ -223,7 +223,7 @@ class Trainer:
                 attempts=self.attempt_dir.parent,
             )
             checkpoints.prune(self.stage / "checkpoints", keep=2, attempt=self.attempt)
-        self.star.all_reduce(0)
+        self._agree(0)
         self.beat.section(Section.STEP)
 
     def _resume(self) -> tuple[int, str]:
