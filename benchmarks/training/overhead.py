@@ -53,7 +53,7 @@ class Clock:
 
 def main() -> int:
     arguments = parser(__doc__ or "").parse_args()
-    rounds, steps = (3, 5) if arguments.short else (8, 7)
+    rounds, steps = (3, 4) if arguments.short else (12, 7)
     report = Report("training", "overhead", short=arguments.short)
     spent: dict[str, list[Spent]] = {"plain": [], "wrapped": [], "fsdp": []}
     ways: dict[str, Callable[[TrainSpec], Spent]] = {
@@ -64,7 +64,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         base = write_tiny_model(root / "base", hidden=384, layers=8)
-        data = write_questions(root / "questions.parquet", 200, longest=400)
+        data = write_questions(root / "questions.parquet", 200, longest=100)
         for number in range(rounds + 1):
             names = list(ways) if number % 2 else list(reversed(ways))
             for name in names:
