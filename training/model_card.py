@@ -151,13 +151,15 @@ def _lineage(record: RunRecord, sources: Sources | None) -> list[str]:
     lines = _table(("what", "key or version"), [*keys, ("run", _code(record.key))])
     if sources is None:
         return [*lines, "", "The documents were not listed when this run began."]
-    lines += [
-        "",
-        f"The data set's `manifest.json` has the SHA-256 {_code(sources.dataset_manifest)}. Its "
-        f"{sources.rows:,} rows that this run was given were made of {sources.documents:,} "
-        f"documents, which [`{DOCUMENTS_NAME}`]({DOCUMENTS_NAME}) lists with their place, their "
-        "licence and their part.",
-    ]
+    manifest = _code(sources.dataset_manifest)
+    lines += ["", f"The data set's `manifest.json` has the SHA-256 {manifest}."]
+    traced = sources.rows - sources.untraced_rows
+    if traced:
+        lines.append(
+            f"Its {traced:,} rows that this run was given were made of {sources.documents:,} "
+            f"documents, which [`{DOCUMENTS_NAME}`]({DOCUMENTS_NAME}) lists with their place, "
+            "their licence and their part."
+        )
     if sources.untraced_rows:
         lines.append(f"{sources.untraced_rows:,} rows lead to no document: made elsewhere.")
     if sources.corpus_changed:
