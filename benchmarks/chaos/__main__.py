@@ -4,7 +4,9 @@
 
 Needs root and Debian's Slurm (`deploy/slurm/one-host`). One table: ours, the target, and what a
 plain `sbatch --requeue` and submitit make of the same fault ("lost": not training again within
-150 s; "not run": not measured). Writes `benchmarks/results/chaos_training*.json`.
+150 s; "not run": not measured). Writes `benchmarks/results/chaos_training*.json`; `--only` keeps
+the file's figures of the other experiments. Faults in the real trainers' saves and samples are
+measured by `benchmarks.training.{resume,save_kill,reshard,async_save}`.
 """
 
 from __future__ import annotations
