@@ -124,9 +124,11 @@ class Saver:
         # DCP's own error, which carries those of the ranks, is no Exception.
         except BaseException as error:
             fault = explain(error, folder)
-            if fault is None:
-                raise
-            raise fault from error
+            if fault is not None:
+                raise fault from error
+            # A newer attempt takes the folder away, in the middle of a save as well.
+            checkpoints.require_current(spec.attempt_dir.parent, spec.attempt)
+            raise
 
     def _write_state(self, folder: Path, state: dict[str, Any]) -> None:
         import torch.distributed.checkpoint as dcp
