@@ -77,7 +77,7 @@ def _controllers(lab: Lab, trials: int, victim: str) -> list[Result]:
         except LabError as error:
             print(error, file=sys.stderr)
             lost += 1
-        duplicates += lab.jobs_under(run.stage) - run.attempts()
+        duplicates += lab.duplicates_under(run.stage)
     return [
         Result(f"duplicate submissions, {victim} killed {trials} times", duplicates, "", "= 0"),
         Result(f"lost runs, {victim} killed {trials} times", lost, "", "= 0"),

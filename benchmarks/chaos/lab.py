@@ -195,9 +195,10 @@ class Lab:
     def bad_nodes(self, run: Run) -> dict[str, float]:
         return Blacklist(run.config.workspace / "bad-nodes.jsonl").avoided(time.time())
 
-    def jobs_under(self, folder: Path) -> int:
-        """Jobs that ever ran in a folder: those that slurmctld knows and those in its log of
-        completed ones (killed, it forgets some that had ended)."""
+    def duplicates_under(self, folder: Path) -> int:
+        """Jobs beyond the first of each attempt in a folder, of those that slurmctld knows and
+        those in its log of completed ones. (Killed, it forgets what it had just accepted, and
+        gives its number to another.)"""
         listing = subprocess.run(
             ["squeue", "--me", "--states=all", "--noheader", "--format=%A %Z"],
             capture_output=True,
@@ -205,9 +206,12 @@ class Lab:
             check=True,
         ).stdout
         log = (self.folder / "slurm" / "log" / "jobcomp.log").read_text(errors="replace")
-        known = dict(line.split(" ", 1) for line in listing.splitlines())
-        known |= dict(re.findall(r"^JobId=(\d+) .* WorkDir=(\S+)", log, re.MULTILINE))
-        return sum(Path(place).is_relative_to(folder) for place in known.values())
+        jobs = {tuple(line.split(" ", 1)) for line in listing.splitlines()}
+        jobs |= set(re.findall(r"^JobId=(\d+) .* WorkDir=(\S+)", log, re.MULTILINE))
+        places = [place for _, place in jobs if Path(place).is_relative_to(folder)]
+        if not places:
+            raise LabError(f"Slurm knows of no job in {folder}")
+        return len(places) - len(set(places))
 
     def cluster(self, action: str) -> str:
         done = subprocess.run(

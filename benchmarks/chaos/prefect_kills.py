@@ -51,8 +51,7 @@ def _trials(lab: Lab, trials: int, victim: str) -> list[Result]:
         config = _config(lab.folder / f"{victim[8:]}-{trial}", base)
         published = (_kill_flow if victim == FLOW else _kill_server)(config, trial)
         lost += not published
-        stage = _stage(config)
-        duplicates += lab.jobs_under(stage) - len(list(stage.glob("attempts/*")))
+        duplicates += lab.duplicates_under(_stage(config))
     return [
         Result(f"duplicate submissions, {victim} killed {trials} times", duplicates, "", "= 0"),
         Result(f"lost runs, {victim} killed {trials} times", lost, "", "= 0"),
