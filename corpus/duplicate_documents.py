@@ -133,7 +133,13 @@ def _matches(
     alike = (plain == sketch.plain_signature).mean(axis=1)
     # lexsort takes its last key first; the position makes ties come out the same.
     ranked = np.lexsort((np.arange(len(others)), -similar, -alike))
-    close = [position for position in ranked.tolist() if similar[position] >= threshold]
+    close = [
+        position
+        for position in ranked.tolist()
+        if similar[position] >= threshold
+        # Shingles are a set: half of a table says with masked numbers what the whole says.
+        and sketch.n_words >= threshold * ordered[others[position]].n_words
+    ]
     for position in close[:MAX_COMPARED]:
         other = others[position]
         yield other, _compare(sketch, ordered[other], places)

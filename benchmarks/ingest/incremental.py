@@ -46,7 +46,10 @@ from workspace.manifest import Manifest, read_manifest
 
 THRESHOLD: Final = 0.75
 CORES: Final = ("sg13g2_stdcell_typ", "sg13g2_stdcell_fast")
-TWINS: Final = ("TechNote_CableModelling.pdf", "Technote_CableModelling.docx")
+TWINS: Final = (
+    ("TechNote_CableModelling.pdf", "Technote_CableModelling.docx"),
+    ("i2c_specs.pdf", "I2C_specs.doc"),  # read where LibreOffice is installed
+)
 # A run in another process, so that it can be killed.
 _RUN: Final = (
     "import sys; from pathlib import Path; from benchmarks.ingest.incremental import run; "
@@ -156,9 +159,10 @@ def finished(workspace: Path) -> set[str]:
 def add_duplicates(report: Report, *, every: int) -> None:
     texts = dict(read_documents())
     related: dict[Pair, str] = {}
-    for kind, names in (("near", TWINS), ("variant", CORES)):
-        first, second = (next(name for name in texts if part in name) for part in names)
-        related[frozenset((first, second))] = kind
+    for kind, names in (*(("near", pair) for pair in TWINS), ("variant", CORES)):
+        pair = frozenset(name for name in texts for part in names if part in name)
+        if len(pair) == len(names):
+            related[pair] = kind
     origin = {name: Edit(name, "as it is") for name in texts}
     for name in sorted(texts)[::every]:
         for edit, text in edits(name, texts[name]).items():

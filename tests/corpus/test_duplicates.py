@@ -100,6 +100,15 @@ def test_a_variant_of_a_member_does_not_slip_into_its_group() -> None:
     assert kinds(texts) == {"b": "near", "c": "variant"}
 
 
+def test_half_of_a_table_is_no_copy_of_the_whole() -> None:
+    """With masked numbers its rows say one thing over and over."""
+    head = TEXT.format(**NOMINAL) + " "
+    rows = [f"pin {n} drives {7 * n} mA at {n + 40} degrees" for n in range(400)]
+    whole, half = head + "\n".join(rows), head + "\n".join(rows[:200])
+    assert kinds({"whole": whole, "half": half}) == {}
+    assert set(kinds({"whole": whole, "copy": whole.upper()}).values()) == {"near"}
+
+
 def test_a_twin_is_found_among_a_thousand_forms() -> None:
     text = (TEXT + " ") * 4
     forms = {
