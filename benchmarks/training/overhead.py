@@ -11,6 +11,7 @@ plain trainer's of the same round.
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.measure import Report, parser
 from benchmarks.training.tiny_model import write_questions, write_tiny_model
+from training.cluster.local import ENVIRONMENT
 from training.trainers.spec import TrainSpec
 from training.trainers.stopping import StopRequest
 
@@ -53,6 +55,10 @@ class Clock:
 
 def main() -> int:
     arguments = parser(__doc__ or "").parse_args()
+    if "MALLOC_ARENA_MAX" not in os.environ:
+        # The allocator's settings are read at the start; all three train as in a job.
+        environment = {**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": "1"}
+        os.execve(sys.executable, [sys.executable, "-m", __spec__.name, *sys.argv[1:]], environment)
     rounds, steps = (3, 4) if arguments.short else (12, 7)
     report = Report("training", "overhead", short=arguments.short)
     spent: dict[str, list[Spent]] = {"plain": [], "wrapped": [], "fsdp": []}
