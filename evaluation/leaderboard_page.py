@@ -7,24 +7,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jinja2
 from markupsafe import Markup
 
 from evaluation.leaderboard import Board
 from workspace.page_style import report_style
+from workspace.page_templates import page_templates
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
 def render(board: Board) -> str:
     """The page's HTML."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_templates(_TEMPLATES)
     environment.filters["percent"] = lambda value: f"{100 * value:.1f}"
     names = ("bars.css", "leaderboard.css")
     own = "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in names)

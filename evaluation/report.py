@@ -7,8 +7,6 @@ escaped, and a script puts them in as text, never as markup. The page's policy
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +23,8 @@ from evaluation.report_samples import shown_samples
 from evaluation.results import BenchmarkResult, Comparison
 from workspace import publish
 from workspace.page_style import report_style
-from workspace.script_data import embed_json
+from workspace.page_templates import page_templates
+from workspace.script_data import embed_json, source_hash
 from workspace.shards import Row
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -56,19 +55,13 @@ def render(summary: Summary, samples: Sequence[Row]) -> str:
         shown=shown,
         style=Markup(_style()),  # noqa: S704  our own files, like the script
         script=Markup(script),  # noqa: S704
-        script_hash=_source_hash(script),
+        script_hash=source_hash(script),
         data=Markup(embed_json({**shown.data, "groups": dict(GROUP_COLOURS)})),  # noqa: S704
     )  # fmt: skip
 
 
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_templates(_TEMPLATES)
     environment.filters["percent"] = lambda value: f"{100 * value:.1f}"
     environment.filters["points"] = lambda value: _signed(100 * value)
     environment.filters["times"] = lambda value: "∞" if value is None else f"{value:.2f}"
@@ -83,11 +76,6 @@ def _signed(value: float) -> str:
 def _style() -> str:
     own = [(_TEMPLATES / name).read_text(encoding="utf-8") for name in ("bars.css", "report.css")]
     return report_style() + "".join(own)
-
-
-def _source_hash(script: str) -> str:
-    """How a policy names the one script that may run."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
 
 
 def _sentence(result: BenchmarkResult, comparison: Comparison) -> str:

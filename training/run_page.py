@@ -11,8 +11,6 @@ text. The page's policy lets it load nothing and run no script but its own.
 from __future__ import annotations
 
 import argparse
-import base64
-import hashlib
 import json
 import logging
 import os
@@ -41,7 +39,8 @@ from training.trainers.settings import StageName
 from workspace import publish
 from workspace.errors import DsmError, UserError
 from workspace.page_style import report_style
-from workspace.script_data import embed_json
+from workspace.page_templates import page_templates
+from workspace.script_data import embed_json, source_hash
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +155,7 @@ def render(run: Path, *, beside: Path | None = None, now: float | None = None) -
         root=_link(run, beside or run),
         style=Markup(report_style() + (_TEMPLATES / "run.css").read_text(encoding="utf-8")),  # noqa: S704
         script=Markup(script),  # noqa: S704  our own files
-        script_hash=_source_hash(script),
+        script_hash=source_hash(script),
         data=Markup(  # noqa: S704
             embed_json({"stages": stages, "rollouts": [r for s in rollouts.values() for r in s]})
         ),
@@ -164,21 +163,10 @@ def render(run: Path, *, beside: Path | None = None, now: float | None = None) -
 
 
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_templates(_TEMPLATES)
     environment.filters["percent"] = lambda value: f"{100 * value:.1f} %"
     environment.filters["quoted"] = quote
     return environment
-
-
-def _source_hash(script: str) -> str:
-    """How a policy names the one script that may run."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
 
 
 def _link(run: Path, beside: Path) -> str:
