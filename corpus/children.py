@@ -117,10 +117,11 @@ def list_children(
 def clean_name(name: str) -> str:
     """A member's name for a uri: relative, without tricks; never used as a path."""
     text = name.replace("\\", "/").encode("utf-8", "replace").decode("utf-8")
-    text = "".join(" " if unicodedata.category(char)[0] == "C" else char for char in text)
-    parts = [part.strip() for part in text.split("/")]
+    # Control and format characters, and the many spaces and line ends that are no plain space.
+    text = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text)
+    parts = [part.strip() for part in text[-MAX_NAME_CHARS:].split("/")]
     kept = [part for part in parts if part not in ("", ".", "..")]
-    return "/".join(kept)[-MAX_NAME_CHARS:] or "unnamed"
+    return "/".join(kept) or "unnamed"
 
 
 @dataclass

@@ -18,12 +18,12 @@ import fsspec
 import pymupdf
 import pytest
 from corpus_samples import text_pdf
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from ingest_runs import configure, rows, run_ingest
 
 from corpus import ingest, report
-from corpus.children import ContainerLimits, Listing, clean_name, list_children
+from corpus.children import MAX_NAME_CHARS, ContainerLimits, Listing, clean_name, list_children
 from corpus.parsed import ParseOptions
 from corpus.parsers.registry import find_parser
 from corpus.sniff import sniff
@@ -276,12 +276,14 @@ def test_7z(tmp_path: Path) -> None:
     assert [child.name for child in opened.children] == ["a.md"] and not opened.reason
 
 
-@given(st.text(max_size=60))
+@given(st.text(max_size=60) | st.text("a/.", min_size=MAX_NAME_CHARS, max_size=MAX_NAME_CHARS + 20))
+@example("0\u00a00")
+@example("a\u20280")
 def test_a_member_name_is_never_a_path_out(name: str) -> None:
     cleaned = clean_name(name)
     parts = cleaned.split("/")
     assert cleaned and ".." not in parts and "." not in parts and "" not in parts
-    assert ("\\" not in cleaned and cleaned.isprintable()) or " " in cleaned
+    assert "\\" not in cleaned and cleaned.isprintable() and len(cleaned) <= MAX_NAME_CHARS
     cleaned.encode("utf-8")
 
 
