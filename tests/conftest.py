@@ -14,9 +14,11 @@ from slurm_on_one_host import Cluster
 from corpus import ingest
 from corpus.worker_pool import close_warm_pools
 
-# Machines are shared and noisy: no test here judges by wall time.
-settings.register_profile("dsm", deadline=None, print_blob=True)
-settings.load_profile("dsm")
+# Machines are shared and noisy: no test here judges by wall time. The same examples each time, so
+# that a change fails for its own faults; HYPOTHESIS_PROFILE=explore looks for new ones.
+settings.register_profile("same", deadline=None, print_blob=True, derandomize=True)
+settings.register_profile("explore", deadline=None, print_blob=True, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
