@@ -50,7 +50,7 @@ class WorkerStartError(DsmError):
 class Limits:
     """When a child is killed, and when it is replaced between tasks."""
 
-    recycle_rss_mb: int = 720
+    recycle_rss_mb: int = 680
     recycle_pages: int = 400
 
 
