@@ -157,15 +157,15 @@ def _publish(folder: Path) -> Path:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether every file that was there at the end of the save still is, in its size."""
+    """Whether every file that was there at the end of the save still is, in its size.
+
+    `prune` may remove the folder under the reader's eyes: then it is not complete.
+    """
     try:
         marker = json.loads((folder / COMPLETE_NAME).read_text(encoding="utf-8"))
+        return all((folder / name).stat().st_size == size for name, size in marker["files"].items())
     except (OSError, ValueError):
         return False
-    return all(
-        (folder / name).is_file() and (folder / name).stat().st_size == size
-        for name, size in marker["files"].items()
-    )
 
 
 def hash_file(path: Path) -> str:
@@ -194,8 +194,14 @@ def complete_checkpoints(checkpoints: Path) -> list[Checkpoint]:
 
 def newest_complete(checkpoints: Path) -> Checkpoint | None:
     """The one to resume from."""
-    found = complete_checkpoints(checkpoints)
-    return found[-1] if found else None
+    while True:
+        listed = _all(checkpoints)
+        for found in reversed(listed):
+            if is_complete(found.path):
+                return found
+        if all(found.path.exists() for found in listed):
+            return None
+        # `prune` removed them since they were listed: it leaves a newer one.
 
 
 def prune(checkpoints: Path, *, keep: int, attempt: int) -> list[Path]:
@@ -229,6 +235,6 @@ def _all(checkpoints: Path, inside: str = "") -> list[Checkpoint]:
     for folder in checkpoints.glob(f"*/{inside}/checkpoint-*" if inside else "*/checkpoint-*"):
         writer = folder.relative_to(checkpoints).parts[0]
         match, known = _FOLDER.fullmatch(folder.name), _WRITER.fullmatch(writer)
-        if match and known and folder.is_dir():
+        if match and known:
             found.append(Checkpoint(int(match[1]), int(known[1]), folder))
     return sorted(found)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,24 @@ def test_what_a_killed_pruning_left_goes_with_the_next(stage: Path) -> None:
     checkpoints.prune(stage / "checkpoints", keep=1, attempt=1)
     assert not left.exists()
     assert checkpoints.newest_complete(stage / "checkpoints") is not None
+
+
+def test_who_looks_while_another_prunes_finds_the_newest(stage: Path) -> None:
+    """The supervisor, the run page and the coordinator read beside ranks that save and prune."""
+
+    def train() -> None:
+        for step in range(2, 300):
+            save(stage, step)
+            checkpoints.prune(stage / "checkpoints", keep=1, attempt=1)
+
+    save(stage, 1)
+    seen = []
+    with ThreadPoolExecutor(1) as pool:
+        training = pool.submit(train)
+        while not training.done():
+            newest = checkpoints.newest_complete(stage / "checkpoints")
+            assert newest is not None
+            seen.append(newest.step)
+        training.result()
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 10, "it looked while the other pruned"
