@@ -34,7 +34,7 @@ from prefect.states import Cancelled  # noqa: E402
 from flows._options import flow_options  # noqa: E402
 from tasks.artifacts import report_stage  # noqa: E402
 from tasks.train import cancel_jobs, supervise  # noqa: E402
-from training.supervise import TrainingStoppedError  # noqa: E402
+from training.failure_texts import TrainingStoppedError  # noqa: E402
 from workspace.stage import StageResult  # noqa: E402
 
 

@@ -22,9 +22,10 @@ from tasks._options import task_options
 from tasks.cancellation import CancellationCheck
 from training.cluster.flow_state import FlowRecord
 from training.cluster.reconcile import reconcile, request_cancel
+from training.failure_texts import TrainingStoppedError
 from training.metrics import StepMetrics
+from training.progress import TrainProgress
 from training.run_events import described
-from training.supervise import TrainingStoppedError, TrainProgress
 from training.train import TrainConfig, plan, train
 from workspace.errors import UserError
 from workspace.paths import Workspace

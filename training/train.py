@@ -28,11 +28,12 @@ from training.data.splits import TRAIN, VALIDATION
 from training.data.views import view_file
 from training.goodput.prices import write_prices
 from training.lineage import write_sources
+from training.progress import TrainProgress
 from training.publish_run import STAGE, publish_run
 from training.run_page import PageWriter
 from training.run_record import RunFolder, RunRecord
 from training.stage_job import JobMaker, check_stage, needs_validation, view_of
-from training.supervise import Recovery, TrainProgress, Watch, run_stage
+from training.supervise import Recovery, Watch, run_stage
 from training.train_config import RECIPES, TrainConfig
 from training.trainers.settings import (
     StageName,

@@ -20,8 +20,9 @@ from training.cluster.hang import SectionLimits
 from training.cluster.job import Job
 from training.cluster.recovery import Limits
 from training.cluster.slurm import SlurmLauncher, SlurmOptions
+from training.progress import TrainProgress
 from training.run_record import StageFolder
-from training.supervise import Recovery, TrainProgress, Watch, run_stage
+from training.supervise import Recovery, Watch, run_stage
 from workspace import publish
 from workspace.errors import DsmError
 

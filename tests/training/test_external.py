@@ -23,7 +23,8 @@ from training.external.prepare import check_external, prepare
 from training.external.program import nest, to_toml
 from training.external.verl import hydra_value
 from training.external.verl_reward import compute_score
-from training.supervise import TrainingStoppedError, TrainProgress
+from training.failure_texts import TrainingStoppedError
+from training.progress import TrainProgress
 from training.train import TrainConfig, plan, preview, train
 from training.trainers.settings import (
     AdapterSettings,

@@ -17,9 +17,10 @@ from benchmarks.training.tiny_model import write_tiny_model
 from training.checkpoints import newest_complete
 from training.cluster.job import JobState
 from training.cluster.reconcile import reconcile
+from training.failure_texts import TrainingStoppedError
 from training.metrics import METRICS_NAME, MetricsFollower, read_metrics
+from training.progress import TrainProgress
 from training.run_events import EVENTS_NAME, read_events
-from training.supervise import TrainingStoppedError, TrainProgress
 from training.train import plan, train
 from workspace import registry
 from workspace.paths import Workspace

@@ -13,16 +13,11 @@ from training.cluster.blacklist import Blacklist
 from training.cluster.evidence import ending_facts
 from training.cluster.job import Job, JobHandle, JobState, JobStatus, Nodes
 from training.cluster.recovery import Cause, Ending, Limits
+from training.failure_texts import TrainingFailedError, TrainingStoppedError
+from training.progress import TrainProgress
 from training.run_events import EVENTS_NAME, EventLog, read_events
 from training.run_record import StageFolder
-from training.supervise import (
-    Recovery,
-    TrainingFailedError,
-    TrainingStoppedError,
-    TrainProgress,
-    Watch,
-    run_stage,
-)
+from training.supervise import Recovery, Watch, run_stage
 from training.trainers.spec import StageOutcome
 from workspace import publish
 from workspace.errors import TransientError, UserError

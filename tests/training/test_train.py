@@ -21,9 +21,10 @@ import pytest
 from tiny_training import question, tiny_config, weights_hash, write_dataset
 
 from benchmarks.training.tiny_model import write_tiny_model
+from training.failure_texts import TrainingStoppedError
 from training.goodput import Bucket, account_run
 from training.metrics import read_metrics
-from training.supervise import TrainingStoppedError, TrainProgress
+from training.progress import TrainProgress
 from training.train import TrainConfig, plan, preview, train
 from training.trainers.settings import DpoSettings, EvaluationSettings, RlvrSettings
 from training.trainers.spec import TrainSpec
