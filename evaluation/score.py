@@ -6,8 +6,9 @@
 In: models from the registry, folders or endpoints (`evaluation.models`); problems from
 `datasets/<name>/rows` (kind test), public benchmarks, your own files or lm-eval
 (`evaluation.problems`). Out: `evaluations/<id>/` with `results.json`, `samples.parquet`,
-`report.html` and the manifest; the scores of registered models also go into the registry. A shard
-is one model on one benchmark; its answers are kept as they come, so a killed run continues.
+`report.html` and the manifest; the scores of registered models also go into the registry and onto
+their cards (`workspace.model_card`). A shard is one model on one benchmark; its answers are kept as
+they come, so a killed run continues.
 
 The id derives from everything that decides a score: problems, weights, settings, and the versions
 of graders, simulator and libraries. Not covered: promotion (`evaluation.gate`).
@@ -25,7 +26,7 @@ from evaluation.results import BenchmarkResult
 from evaluation.score_config import ScoreConfig
 from evaluation.shard import Running, ShardResult, run_shard
 from evaluation.survey import STAGE, Survey, journal_path, take_survey
-from workspace import registry
+from workspace import model_card, registry
 from workspace.locking import stage_lock
 from workspace.manifest import Manifest, write_manifest
 from workspace.paths import Workspace
@@ -88,24 +89,40 @@ def publish(config: ScoreConfig, plan: StagePlan) -> Manifest:
     manifest, results = write_evaluation(
         workspace, plan, survey.models, survey.problems, done, settings
     )
-    _record_scores(workspace, survey.models, results)
+    _record_scores(workspace, survey.models, results, plan.directory.name, manifest.created)
     write_manifest(plan.directory, manifest)
     shutil.rmtree(plan.work, ignore_errors=True)
     return manifest
 
 
 def _record_scores(
-    workspace: Workspace, scored: Sequence[ScoredModel], results: Sequence[BenchmarkResult]
+    workspace: Workspace,
+    scored: Sequence[ScoredModel],
+    results: Sequence[BenchmarkResult],
+    evaluation: str,
+    date: str,
 ) -> None:
-    """Each metric of a registered model goes into the registry as `<benchmark>/<metric>`."""
+    """Each metric of a registered model goes into the registry and onto the model's card."""
     for model in scored:
         if model.name:
             scores = {
-                f"{result.name}/{metric}": round(score.value, 6)
+                f"{result.name}/{metric}": registry.Score(
+                    value=round(score.value, 6),
+                    low=round(score.low, 6),
+                    high=round(score.high, 6),
+                    problems=score.problems,
+                    title=result.title,
+                    evaluation=evaluation,
+                    date=date,
+                    data_hash=result.data_hash,
+                    grader_version=result.grader_version,
+                    tool_versions=result.tool_versions,
+                )
                 for result in results
                 for metric, score in result.scores[model.label].items()
             }
-            registry.record_scores(workspace, model.name, model.version, scores)
+            version = registry.record_scores(workspace, model.name, model.version, scores)
+            model_card.write_scores(workspace, version)
 
 
 def run_score(config: ScoreConfig, progress: Progress = quiet) -> StageResult:

@@ -1,27 +1,19 @@
 """The README.md of a trained model: where it comes from and what may be done with it.
 
-    python -m training.model_card WORKSPACE/runs/RUN      # today's card, scores included
-
-A run publishes its card with the model, before anybody has scored it; the command prints the same
-card with the scores that the model registry has by now.
+A run publishes its card with the model, before anybody has scored it; evaluation adds its scores
+(`workspace.model_card`).
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
-from training.base_model import model_licence
-from training.lineage import DOCUMENTS_NAME, NOT_STATED, Sources, read_sources
-from training.run_record import RunFolder, RunRecord
+from training.lineage import DOCUMENTS_NAME, NOT_STATED, Sources
+from training.run_record import RunRecord
 from training.trainers.spec import StageOutcome
-from workspace import registry
-from workspace.errors import DsmError, UserError
 from workspace.manifest import code_version, now
-from workspace.paths import Workspace
+from workspace.model_card import code_span, section
 
 _SHOWN = (
     "loss",
@@ -40,54 +32,12 @@ _STAGES = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m training.model_card", description="Print the card of a run's model."
-    )
-    parser.add_argument("run", type=Path, help="WORKSPACE/runs/RUN")
-    options = parser.parse_args(arguments)
-    try:
-        sys.stdout.write(card_of(options.run))
-    except DsmError as error:
-        print(f"model_card: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def card_of(run: Path) -> str:
-    """The card of a finished run. Raises `UserError` when it is none."""
-    folder = RunFolder(run.resolve())
-    record = folder.read_record()
-    outcomes = [folder.stage(name).outcome() for name in record.stages] if record else []
-    if record is None or None in outcomes:
-        raise UserError(f"{run} is not the folder of a finished run")
-    return render(
-        record,
-        [outcome for outcome in outcomes if outcome is not None],
-        licence=model_licence(folder.final),
-        sources=read_sources(folder),
-        scores=registered_scores(Workspace(folder.root.parent.parent), record.run),
-    )
-
-
-def registered_scores(workspace: Workspace, run: str) -> dict[str, float]:
-    """What the registry knows of the models of `run`, by benchmark metric."""
-    found: dict[str, float] = {}
-    for path in sorted(workspace.models.glob("*.json")):
-        for version in registry.versions(workspace, path.stem):
-            if version.run == run:
-                found |= version.scores
-    return found
-
-
 def render(
     record: RunRecord,
     outcomes: Sequence[StageOutcome],
     *,
     licence: str,
     sources: Sources | None,
-    scores: Mapping[str, float],
 ) -> str:
     """Markdown with the front matter that model hubs read. `licence`: the base model's."""
     front = {
@@ -102,13 +52,13 @@ def render(
         "---",
         f"# {record.run}",
         "",
-        f"A domain-specific model made from {_code(record.base_model)}.",
+        f"A domain-specific model made from {code_span(record.base_model)}.",
         "",
         "## Training",
         *(line for outcome in outcomes for line in _stage(outcome)),
         "",
         "## Scores",
-        *_scores(scores),
+        section({}),
         "",
         "## Lineage",
         *_lineage(record, sources),
@@ -122,7 +72,7 @@ def render(
         json.dumps(record.settings, indent=2, sort_keys=True),
         "```",
         "",
-        f"Card written {now()} by code {_code(code_version())}.",
+        f"Card written {now()} by code {code_span(code_version())}.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -137,21 +87,12 @@ def _stage(outcome: StageOutcome) -> list[str]:
     ]
 
 
-def _scores(scores: Mapping[str, float]) -> list[str]:
-    if not scores:
-        return ["None yet when this card was written; `python -m training.model_card` prints more."]
-    return _table(
-        ("benchmark and metric", "score"),
-        ((_code(name), f"{value:.4f}") for name, value in sorted(scores.items())),
-    )
-
-
 def _lineage(record: RunRecord, sources: Sources | None) -> list[str]:
-    keys = [(_text(name.replace("_", " ")), _code(key)) for name, key in record.lineage.items()]
-    lines = _table(("what", "key or version"), [*keys, ("run", _code(record.key))])
+    keys = [(_text(name.replace("_", " ")), code_span(key)) for name, key in record.lineage.items()]
+    lines = _table(("what", "key or version"), [*keys, ("run", code_span(record.key))])
     if sources is None:
         return [*lines, "", "The documents were not listed when this run began."]
-    manifest = _code(sources.dataset_manifest)
+    manifest = code_span(sources.dataset_manifest)
     lines += ["", f"The data set's `manifest.json` has the SHA-256 {manifest}."]
     traced = sources.rows - sources.untraced_rows
     if traced:
@@ -210,11 +151,3 @@ def _text(value: str) -> str:
     for char, written in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("`", "\\`"), ("[", "\\[")):
         value = value.replace(char, written)
     return " ".join(value.split())
-
-
-def _code(value: str) -> str:
-    return "`" + " ".join(value.replace("`", "'").replace("|", "\\|").split()) + "`"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -18,6 +18,7 @@ from training.trainers.save_interval import SAVE_INTERVAL_NAME
 from training.trainers.spec import StageOutcome
 from workspace import publish
 from workspace.manifest import Manifest, code_version, describe_file, now, write_manifest
+from workspace.model_card import CARD_NAME
 
 STAGE = "run"
 
@@ -33,7 +34,7 @@ def publish_run(
 ) -> Manifest:
     """Publish the last stage's model, then drop the checkpoints. `base` is the base model."""
     card = model_card.render(
-        record, outcomes, licence=model_licence(base), sources=read_sources(folder), scores={}
+        record, outcomes, licence=model_licence(base), sources=read_sources(folder)
     )
     with publish.atomic_directory(folder.final) as final:
         for path in sorted(folder.stage(record.stages[-1]).model.iterdir()):
@@ -42,7 +43,7 @@ def publish_run(
             link_or_copy(base / ORIGIN_FILE, final / ORIGIN_FILE)
         if documents_file(folder).exists():
             link_or_copy(documents_file(folder), final / DOCUMENTS_NAME)
-        (final / "README.md").write_text(card, encoding="utf-8")
+        (final / CARD_NAME).write_text(card, encoding="utf-8")
         manifest = Manifest(
             stage=STAGE,
             key=record.key,

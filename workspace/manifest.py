@@ -106,6 +106,26 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     publish.write_text(folder / MANIFEST_NAME, manifest.model_dump_json(indent=2) + "\n")
 
 
+def replace_file(folder: Path, name: str, text: str) -> None:
+    """Give a file of a published folder another text (UTF-8).
+
+    The folder is published at every moment: the manifest lists the file no more, then as it is now.
+    A crash in between leaves it unlisted, until it is replaced again. Hold the folder's lock.
+    """
+    manifest = read_manifest(folder)
+    assert manifest is not None, f"{folder} is not published"
+    path = folder / name
+    listed = {entry.path: entry for entry in manifest.files}
+    if name in listed and path.is_file() and path.read_bytes() == text.encode("utf-8"):
+        return
+    listed.pop(name, None)
+    write_manifest(folder, manifest.model_copy(update={"files": list(listed.values())}))
+    publish.write_text(path, text)
+    listed[name] = describe_file(folder, path)
+    files = sorted(listed.values(), key=lambda entry: entry.path)
+    write_manifest(folder, manifest.model_copy(update={"files": files}))
+
+
 def describe_file(folder: Path, path: Path, rows: int | None = None) -> FileEntry:
     """The entry for `path` inside `folder`."""
     return FileEntry(

@@ -8,11 +8,11 @@ One file per model name; a change reads, alters and atomically rewrites it under
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from workspace import publish
 from workspace.errors import UserError
@@ -21,6 +21,22 @@ from workspace.manifest import now
 from workspace.paths import Workspace, safe_name
 
 Stage = Literal["candidate", "promoted", "retired"]
+
+
+class Score(BaseModel):
+    """A metric of a benchmark, and what it may be compared with."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    value: float
+    low: float | None = Field(default=None, description="of the 95 % interval")
+    high: float | None = None
+    problems: int | None = Field(default=None, description="that the value is a mean over")
+    title: str = Field(default="", description="of the benchmark")
+    evaluation: str = Field(default="", description="id of the evaluation that measured it")
+    date: str = Field(default="", description="UTC, ISO 8601")
+    data_hash: str = ""
+    grader_version: str = ""
+    tool_versions: dict[str, str] = Field(default_factory=dict)
 
 
 class ModelVersion(BaseModel):
@@ -33,10 +49,23 @@ class ModelVersion(BaseModel):
     path: str = Field(description="folder with the Hugging Face files, relative to the workspace")
     base_model: str
     lineage: dict[str, str] = Field(description="corpus, graph, dataset, recipe -> key or hash")
-    scores: dict[str, float] = Field(default_factory=dict, description="benchmark metric -> value")
+    scores: dict[str, Score] = Field(
+        default_factory=dict, description="`<benchmark>/<metric>` -> its newest score"
+    )
     stage: Stage = "candidate"
     reasons: tuple[str, ...] = Field(default=(), description="why it has its stage")
     created: str
+
+    @field_validator("scores", mode="before")
+    @classmethod
+    def _with_bare_values(cls, scores: Any) -> Any:
+        """Registries of earlier versions hold the values alone."""
+        if not isinstance(scores, dict):
+            return scores
+        return {
+            name: {"value": score} if isinstance(score, int | float) else score
+            for name, score in scores.items()
+        }
 
 
 def versions(workspace: Workspace, name: str) -> list[ModelVersion]:
@@ -76,7 +105,7 @@ def register(
 
 
 def record_scores(
-    workspace: Workspace, name: str, version: int, scores: dict[str, float]
+    workspace: Workspace, name: str, version: int, scores: Mapping[str, Score]
 ) -> ModelVersion:
     """Merge `scores` into a version."""
     return _change(

@@ -119,9 +119,13 @@ def test_base_and_tuned_are_scored_side_by_side(workspace: Workspace) -> None:
         (result.directory / ".work").iterdir()
     )
     recorded = registry.versions(workspace, "dsm")[0].scores
-    assert recorded["domain_qa_closed_book/accuracy"] == pytest.approx(
+    score = recorded["domain_qa_closed_book/accuracy"]
+    assert score.value == pytest.approx(
         summary["benchmarks"][1]["scores"]["dsm:1"]["accuracy"]["value"], abs=1e-6
     )
+    assert (score.evaluation, score.date) == (result.directory.name, manifest.created)
+    # No run of this workspace published the folder: it is left as it was.
+    assert not (workspace.run("r") / "final" / "README.md").exists()
 
     assert run_score(config_of(workspace)).skipped
     assert run_score(config_of(workspace, workers=1)).skipped

@@ -89,6 +89,9 @@ def test_documents_become_a_scored_model_once(
     assert "dsm:1 base" in (place / "evaluations" / "leaderboard.html").read_text()
     results = json.loads((evaluation / "results.json").read_text())
     assert [result["name"] for result in results["benchmarks"]] == ["domain_qa_closed_book"]
+    (card,) = (place / "runs").glob("*/final/README.md")
+    accuracy = results["benchmarks"][0]["scores"]["dsm:1"]["accuracy"]["value"]
+    assert f"| `domain_qa_closed_book` | `accuracy` | {accuracy:.4f} |" in card.read_text()
     for part in ("pipeline: done, 1 input(s) quarantined", "dsm:1 minus", "explorer.html"):
         assert part in shown
     for folder in ("corpus", "graph", "datasets/dsm"):

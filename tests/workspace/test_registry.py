@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def test_scores_recorded_meanwhile_do_not_undo_a_promotion(tmp_path: Path) -> No
     add(workspace, "one")
 
     def record(number: int) -> None:
-        registry.record_scores(workspace, "dsm", 1, {f"metric{number}": 1.0})
+        registry.record_scores(workspace, "dsm", 1, {f"metric{number}": registry.Score(value=1.0)})
 
     with ThreadPoolExecutor(8) as pool:
         waiting = [pool.submit(record, number) for number in range(20)]
@@ -74,9 +75,23 @@ def test_scores_recorded_meanwhile_do_not_undo_a_promotion(tmp_path: Path) -> No
 def test_scores_are_merged(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     add(workspace, "one")
-    registry.record_scores(workspace, "dsm", 1, {"qa": 0.5})
-    version = registry.record_scores(workspace, "dsm", 1, {"rtl": 0.25})
-    assert version.scores == {"qa": 0.5, "rtl": 0.25}
+    for name, value in (("qa", 0.5), ("rtl", 0.25), ("qa", 0.75)):
+        version = registry.record_scores(workspace, "dsm", 1, {name: registry.Score(value=value)})
+    assert {name: score.value for name, score in version.scores.items()} == {
+        "qa": 0.75,
+        "rtl": 0.25,
+    }
+
+
+def test_bare_scores_of_an_earlier_version_are_read(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    add(workspace, "one")
+    file = workspace.models / "dsm.json"
+    known = json.loads(file.read_text())
+    known["versions"][0]["scores"] = {"qa/accuracy": 0.5}
+    file.write_text(json.dumps(known))
+    [version] = registry.versions(workspace, "dsm")
+    assert version.scores == {"qa/accuracy": registry.Score(value=0.5)}
 
 
 @pytest.mark.parametrize("name", ["../evil", "", "a/b", ".hidden", "x" * 200])

@@ -16,12 +16,11 @@ from training.data import build
 from training.data.config import DatasetConfig
 from training.data.views import view_file
 from training.lineage import write_sources
-from training.model_card import card_of, main
 from training.publish_run import publish_run
 from training.run_record import RunFolder, RunRecord
 from training.trainers.settings import StageName
 from training.trainers.spec import StageOutcome
-from workspace import publish, registry
+from workspace import publish
 from workspace.manifest import read_manifest
 from workspace.paths import Workspace
 from workspace.shards import iterate_rows
@@ -131,20 +130,6 @@ def test_licences_by_their_share_of_the_tokens(workspace: Workspace, run: RunFol
     assert sum(float(share) for *_, share in shares) == pytest.approx(100, abs=0.2)
     given = sum(pq.read_metadata(run.data(stage)).num_rows for stage in VIEWS)
     assert sum(int(rows.replace(",", "")) for _, rows, *_ in shares) == given
-
-
-def test_scores_of_the_registry_are_printed(
-    workspace: Workspace, run: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "None yet when this card was written" in card_of(run.root)
-    registry.register(
-        workspace, "dsm", run="dsm-1", path="runs/dsm-1/final", base_model="tiny", lineage={}
-    )
-    registry.record_scores(workspace, "dsm", 1, {"domain_qa.accuracy": 0.625})
-    assert main([str(run.root)]) == 0
-    assert "| `domain_qa.accuracy` | 0.6250 |" in capsys.readouterr().out
-    assert main([str(workspace.root)]) == 1
-    assert "not the folder of a finished run" in capsys.readouterr().err
 
 
 def test_a_corpus_that_was_built_anew_is_said(
