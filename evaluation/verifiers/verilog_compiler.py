@@ -40,7 +40,8 @@ _SYSTEM = re.compile(r"\$[A-Za-z_]\w*")
 # Part of the language, of system.vpi or of v2009.vpi on Icarus 11 and 12.
 _PLAIN: Final = frozenset({
     "$display", "$write", "$strobe", "$monitor", "$finish", "$stop", "$random", "$urandom",
-    "$time", "$stime", "$realtime", "$signed", "$unsigned", "$bits", "$readmemh", "$readmemb",
+    "$time", "$stime", "$realtime", "$signed", "$unsigned", "$bits",
+    "$readmemh", "$readmemb", "$writememh", "$writememb",
 })  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from evaluation.verifiers.verilog_tokens import (
     outside,
     tokens_of,
     units_of,
+    without_layout,
 )
 
 # Functions of constants, types and bits. Everything else (files, randomness, time) is refused: an
@@ -63,6 +64,11 @@ def check_raw(code: str) -> str | Verdict:
     return apply_edits(
         code, [Edit(t.start, t.end, f" {_INCLUDE} ") for t in directives if t.text == "`include"]
     )
+
+
+def program_of(code: str) -> str:
+    """The same text for codes that are the same program but for comments and layout."""
+    return without_layout(code) if is_preprocessed(code) else code
 
 
 def is_preprocessed(code: str) -> bool:

@@ -11,6 +11,7 @@ mark that are random for each call.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 import signal
@@ -26,7 +27,7 @@ from evaluation.verifiers import sandbox, temporary_disk
 from evaluation.verifiers.sandbox import Finished, Limits
 from evaluation.verifiers.verdict import OUTPUT_CHARS, Verdict
 from evaluation.verifiers.verilog_compiler import compiler
-from evaluation.verifiers.verilog_gate import check_raw, clean_code, is_preprocessed
+from evaluation.verifiers.verilog_gate import check_raw, clean_code, is_preprocessed, program_of
 from evaluation.verifiers.verilog_stimulus import Port
 
 _SCOPE = re.compile(r'^S_\w+ \.scope module, "(?P<instance>[^"]*)" "(?P<module>[^"]*)"', re.M)
@@ -93,13 +94,14 @@ DISK_FULL = Verdict(None, "infra:disk", "the temporary folder is full")
 class Driven(NamedTuple):
     """A simulation that ended by itself: what it printed, and what the compiler warned of.
 
-    `written` is the content of the file that the caller named.
+    `written` is the content of the file that the caller named, `program` that of `Bench.program`.
     """
 
     stdout: str
     warnings: str
     cpu_s: float
     written: str = ""
+    program: str = ""
 
 
 class Bench:
@@ -149,6 +151,11 @@ class Bench:
     def code(self) -> str:
         """The code as it was gated: what is compiled."""
         return self._code
+
+    def program(self) -> str:
+        """SHA-256 of the gated code, the same whatever its comments and layout."""
+        text = program_of(self._code)
+        return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
     def _keep(self, code: str) -> None:
         self._code = code
@@ -232,6 +239,7 @@ class Bench:
                 warnings,
                 _cpu_seconds(self.folder / "times.log"),
                 sandbox.read_start(self.folder / written, output_bytes) if written else "",
+                self.program(),
             )
         log = "alone.log" if finished.code == _ALONE_FAILED else "both.log"
         said = sandbox.read_start(self.folder / log, 1 << 16)

@@ -85,6 +85,26 @@ def _tokenise(code: str) -> tuple[Token, ...]:
     return tuple(found)
 
 
+def without_layout(code: str) -> str:
+    """`code` without comments, indents, empty lines and runs of blanks.
+
+    What is equal then is the same program, unless the preprocessor has work to do in it, which
+    does not read comments as the language does.
+    """
+    parts: list[str] = []
+    between = ""
+    for match in _TOKEN.finditer(code):
+        text = match.group()
+        if match.lastgroup == "space":
+            between = "\n" if "\n" in between + text else " "
+        elif match.lastgroup == "comment":
+            between = between or " "
+        else:
+            parts += [between if parts else "", text]
+            between = ""
+    return "".join(parts)
+
+
 def comments_of(code: str) -> list[tuple[int, int]]:
     """Where the comments lie: start and end."""
     return [match.span() for match in _TOKEN.finditer(code) if match.lastgroup == "comment"]

@@ -101,8 +101,9 @@ def write_tiny_model(folder: Path, seed: int) -> Path:
 
 
 STEP = "Prob001_step"
+# Another text than the reference's, which would not be simulated again.
 STEP_HEADER = "module TopModule(input clk, input reset, output reg [3:0] q);\n"
-STEP_BODY = "  always @(posedge clk) q <= reset ? 4'd1 : q + 4'd3;\n"
+STEP_BODY = "  always @(posedge clk) q <= reset ? 4'd1 : 4'd3 + q;\n"
 STEP_RIGHT = f"{STEP_HEADER}{STEP_BODY}endmodule\n"
 STEP_WRONG = STEP_RIGHT.replace("4'd3", "4'd5")
 

@@ -28,6 +28,7 @@ from evaluation.benchmarks.verilog.public_set import read_public_set
 from evaluation.benchmarks.verilog.recording import recording_bench
 from evaluation.verifiers import sandbox
 from evaluation.verifiers.verdict import Verdict
+from evaluation.verifiers.verilog_simulation import Bench, Driven
 from workspace.errors import UserError
 from workspace.paths import Workspace
 
@@ -110,6 +111,28 @@ def test_verdicts_are_the_same_for_any_order_and_number_of_workers(run: Run) -> 
     (run.folder / "verdicts.jsonl").unlink()
     assert run(rows[::-1], "--workers", "4") == 0
     assert (run.folder / "verdicts.jsonl").read_bytes() == first
+
+
+def test_answers_that_differ_in_comments_and_layout_are_simulated_once(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reference itself was simulated when it was recorded."""
+    simulated: list[str] = []
+    drive = Bench.drive
+
+    def noting(self: Bench, *arguments: Any, **options: Any) -> Driven | Verdict:
+        simulated.append(self.code())
+        return drive(self, *arguments, **options)
+
+    assert run(answers(RIGHT)) == 0  # records the reference
+    monkeypatch.setattr(Bench, "drive", noting)
+    monkeypatch.setattr(grade, "self_test", lambda: None)
+    reference = next(run.benchmark.glob("*_ref.sv")).read_text().replace("RefModule", "TopModule")
+    commented = WRONG.replace("\n", "  /* endmodule */\n\n\t")
+    forms = [WRONG, f"// first\n{WRONG}", commented, f"{WRONG}\n// last"]
+    assert run(answers(*forms, reference, f"// mine\n{reference}")) == 0
+    assert run.verdicts() == ["mismatch"] * 4 + ["pass"] * 2
+    assert simulated == [min(forms)]
 
 
 def test_a_run_continues_after_a_kill_and_notices_changed_answers(

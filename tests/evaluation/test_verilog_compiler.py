@@ -8,11 +8,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from scoring_inputs import COUNTER
 
 from evaluation.verifiers import sandbox
 from evaluation.verifiers.verdict import Verdict
 from evaluation.verifiers.verilog_compiler import compiler
+from evaluation.verifiers.verilog_gate import program_of
 from evaluation.verifiers.verilog_simulation import bench
 
 pytestmark = pytest.mark.skipif(
@@ -34,6 +37,12 @@ TEXTS = {
                      "  always_comb q = {2{s}}; endmodule\n",
     "wrong": COUNTER.replace("posedge", "posedg"),
 }  # fmt: skip
+
+
+STRINGS = """module counter(output reg [31:0] q);
+  reg \\a/*b ; initial begin \\a/*b = 1; $display("a // b  /* c"); q = "  //"; end
+endmodule
+"""
 
 
 @pytest.mark.parametrize("name", sorted(TEXTS))
@@ -60,6 +69,52 @@ def test_it_compiles_what_the_driver_compiles_and_warns_of_the_same(
         made, wanted = ((tmp_path / f"{one}.vvp").read_text() for one in ("ours", "driver"))
         assert _OF_A_RUN.sub("", made) == _OF_A_RUN.sub("", wanted)
         assert ("v2005_math" in made) == (name == "math")
+
+
+_BETWEEN = st.sampled_from(
+    [" ", "\t ", "\n", "\n\n  ", " // end\n", " /* ' \" */ ", "\n/**/\n", "//\\\n"]
+)
+_PLACE = re.compile(r" \d+ \d+(?=;| \"\$)")  # file and line of a scope or a call
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_what_is_taken_for_the_same_program_compiles_to_it(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    """Comments, blanks and line ends where there are some, judged by the compiler itself."""
+    text = data.draw(st.sampled_from([TEXTS["plain"], TEXTS["systemverilog"], STRINGS]))
+    pieces = re.split(r'("[^"]*"|\\\S+\s)|(\s+)', text)
+    parts = [
+        data.draw(_BETWEEN) if piece.isspace() else piece for piece in pieces if piece is not None
+    ]
+    other = "".join(parts)
+    assert program_of(other).split() == program_of(text).split()
+    assert _compiled(tmp_path, program_of(other)) == _compiled(tmp_path, text)
+    assert _compiled(tmp_path, other) == _compiled(tmp_path, text)
+
+
+def _compiled(folder: Path, text: str) -> str:
+    (folder / "one.sv").write_text(text)
+    command = ["iverilog", "-g2012", "-s", "counter", "-o", "one.vvp", "one.sv"]
+    subprocess.run(command, cwd=folder, check=True)
+    made = _OF_A_RUN.sub("", (folder / "one.vvp").read_text())
+    return _PLACE.sub("", made)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a<=b", "a< =b"),
+        ('"a  b"', '"a b"'),
+        ('"a // b"', '"a "'),
+        ("\\a/*b*/ ;", "\\a ;"),
+        ("`define A b // c\n`A", "`define A b\n`A"),
+        ("a //\n`timescale 1ns/1ps\nb", "a `timescale 1ns/1ps b"),
+    ],
+)
+def test_other_programs_are_not_taken_for_the_same(one: str, other: str) -> None:
+    assert program_of(one) != program_of(other)
 
 
 @pytest.mark.parametrize("errors", [1, 101, 102, 137, 152, 255, 256])

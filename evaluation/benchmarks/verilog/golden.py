@@ -31,8 +31,9 @@ from evaluation.benchmarks.verilog.recording import (
 from evaluation.benchmarks.verilog.self_judging import judging_bench, read_verdict
 from evaluation.verifiers.verdict import Verdict
 from evaluation.verifiers.verilog_golden import Sample
+from evaluation.verifiers.verilog_simulation import Driven
 
-FORM: Final = "2"  # of what is kept: raise it when that changes
+FORM: Final = "3"  # of what is kept: raise it when that changes
 CPU_S: Final = 120
 OUTPUT_BYTES: Final = 64 << 20
 # Room for samples, which a simulation pays for from its start; one that takes more is repeated.
@@ -47,7 +48,7 @@ class Golden:
     A bench that judges by itself has no samples.
     """
 
-    packed: str = ""  # the samples' text, zlib-compressed, in base64
+    packed: str = ""  # the samples' text, as the bench wrote it, zlib-compressed, in base64
     digest: str = ""  # of that text
     count: int = 0
     timeout: bool = False
@@ -56,12 +57,22 @@ class Golden:
     unusable: str = ""
     detail: str = ""
     outline: Outline | None = None  # the bench, preprocessed
+    program: str = ""  # what was run, as `Bench.program` has it
+    stdout: str = ""
+    warnings: str = ""
 
     @functools.cached_property
     def samples(self) -> list[Sample]:
         """The samples; read only for a candidate whose own are not the same text."""
-        text = zlib.decompress(base64.b64decode(self.packed)).decode()
-        return [Sample.parse(sample) for sample in text.split()]
+        return [Sample.parse(sample) for sample in self._text().split()]
+
+    @functools.cached_property
+    def run(self) -> Driven:
+        """The run that was recorded, for a candidate that is the same program."""
+        return Driven(self.stdout, self.warnings, self.cpu_s, self._text(), self.program)
+
+    def _text(self) -> str:
+        return zlib.decompress(base64.b64decode(self.packed)).decode() if self.packed else ""
 
     def is_same(self, recording: Recording) -> bool:
         """Whether a candidate put out exactly this."""
@@ -100,17 +111,25 @@ def _record_once(problem: Problem, outline: Outline, fill: str, room: int = 0) -
     )
     if isinstance(run, Verdict):
         return _unusable(run)
-    size = len(run.stdout) + len(run.written)
+    about = Golden(
+        cpu_s=run.cpu_s,
+        output_bytes=len(run.stdout) + len(run.written),
+        program=run.program,
+        stdout=run.stdout,
+        warnings=run.warnings,
+    )
     if problem.self_judging:
         said = read_verdict(run.stdout, MARK)
-        return Golden(cpu_s=run.cpu_s, output_bytes=size) if said.passed else _unusable(said)
+        return about if said.passed else _unusable(said)
     read = read_recording(run.stdout, run.written, MARK)
     if isinstance(read, Verdict) or not read.samples:
         return Golden(unusable="reference_runtime", detail="no samples")
     if read.samples > room:
         return _record_once(problem, outline, fill, read.samples)
     packed = base64.b64encode(zlib.compress(read.text.encode(), 6)).decode()
-    return Golden(packed, _digest(read.text), read.samples, read.timeout, run.cpu_s, size)
+    return replace(
+        about, packed=packed, digest=_digest(read.text), count=read.samples, timeout=read.timeout
+    )
 
 
 def _guess_room(bench_text: str) -> int:

@@ -8,7 +8,8 @@ The reference is simulated once, alone, as the candidate in its own test bench; 
 golden samples. An answer goes through extraction (`verifiers.verilog_answer`) and gate, then is
 simulated in the recording bench inside the sandbox; the samples are compared here. In that
 simulation there is nothing to steal, and what it could reach has random names. A bench that judges
-by itself holds its verdict, so there an answer must compile alone first.
+by itself holds its verdict, so there an answer must compile alone first. Answers that differ in
+comments and layout alone are one program: simulated once, or not at all when it is the reference.
 CPU limit: 10 times what the reference needed, at least 2 s.
 
 A fault of the machine is tried again once and is then no judgement: outcome `infra:*`.
@@ -33,6 +34,7 @@ from evaluation.verifiers.verdict import OUTPUT_CHARS, Verdict
 from evaluation.verifiers.verilog import tool_version
 from evaluation.verifiers.verilog_answer import extract_code
 from evaluation.verifiers.verilog_cuts import has_concurrent_assertion
+from evaluation.verifiers.verilog_gate import program_of
 from evaluation.verifiers.verilog_golden import Sample, compare_samples
 from evaluation.verifiers.verilog_tokens import tokens_of
 
@@ -88,8 +90,8 @@ class ProblemGrader:
         return f"{code}\nendmodule\n" if spliced and _is_open(code) else code
 
     def key(self, code: str) -> str:
-        """Of the judgement of `code`."""
-        return key_of(self.identity, self.forgiven, code)
+        """Of the judgement of `code`, whatever its comments and layout."""
+        return key_of(self.identity, self.forgiven, program_of(code))
 
     def judge(self, code: str) -> Judgement:
         """The judgement of extracted code, from the cache or by simulation."""
@@ -117,7 +119,7 @@ class ProblemGrader:
             golden.count,
             golden.output_bytes,
         )
-        found = run_in_bench(self.problem, golden.outline, code, allowance)
+        found = run_in_bench(self.problem, golden.outline, code, allowance, known=golden.run)
         if isinstance(found, Verdict):
             return Judgement(found.outcome, found.detail, found.outcome, found.output)
         warned = official.refusal(

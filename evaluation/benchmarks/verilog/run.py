@@ -1,4 +1,4 @@
-"""Grade all answers of a file: equal answers once, longest simulation first, on all cores.
+"""Grade all answers of a file: equal programs once, longest simulation first, on all cores.
 
     outcome = grade_answers(problems, answers, verdicts, cache, errata=..., workers=2)
 
@@ -114,7 +114,10 @@ def _jobs(
             judgement = Judgement(code.outcome, code.detail, code.outcome)
             without_code.append(_line(answer, judgement, key, use_errata))
         else:
-            jobs.setdefault(key, _Job(grader, code, key, [])).answers.append(answer)
+            job = jobs.setdefault(key, _Job(grader, code, key, []))
+            job.answers.append(answer)
+            # Equal but for comments: which one is run must not depend on the order of the answers.
+            jobs[key] = job._replace(code=min(job.code, code))
     if without_code:
         verdicts.add(without_code)
         done.update({(line.task_id, line.sample): line for line in without_code})

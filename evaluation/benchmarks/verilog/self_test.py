@@ -59,7 +59,8 @@ def self_test() -> None:
     problem = Problem(
         "verilog_eval_v2_spec_to_rtl", "self_test", "TopModule", _BENCH, _REFERENCE, "RefModule"
     )
-    good = _REFERENCE.replace("RefModule", "TopModule")
+    # Another text than the reference's, which would not be simulated again.
+    good = _REFERENCE.replace("RefModule", "TopModule").replace("q + 4'd3", "4'd3 + q")
     with tempfile.TemporaryDirectory(prefix="dsm-self-test-") as folder:
         grader = ProblemGrader(problem, Cache(Path(folder)))
         golden = grader.prepare()
