@@ -32,7 +32,7 @@ from workspace.manifest import now
 
 STACK_SPREAD: Final = 0.12  # of the logarithm of a stack's speed
 NOISE: Final = 0.08  # of the logarithm of a run's speed, seen in repeated runs
-UNDER: Final = 0.03  # of a measured peak that an estimate may fall short by
+UNDER: Final = 0.02  # of a measured peak that an estimate may fall short by
 _STEP: Final = 1e-3
 
 

@@ -4,7 +4,9 @@
 
 States follow the ZeRO paper (arXiv 1910.02054) with fp32 gradients where data-parallel training
 accumulates them so; activations follow Korthikanti et al. (arXiv 2205.05198) without the attention
-matrix, which flash attention never stores. Not covered: offloading of weights or optimizer states.
+matrix, which flash attention never stores. What comes and goes fragments, states do not; outside of
+the allocator are CUDA's context and the buffers of every communicator, which nvidia-smi shows and a
+run's own count of its peak does not. Not covered: offloading of weights or optimizer states.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ class Memory(NamedTuple):
     gathered: float  # whole layers that sharding brings together for use
     activations: float
     logits: float
-    overhead: float  # context, buffers, fragmentation, and the margin
+    fragmentation: float  # free, but in pieces that nothing fits into
+    outside: float  # of the allocator: CUDA's context, communicators' buffers
+    margin: float  # so that the total is hardly ever below what a run needs
 
     @property
     def total(self) -> float:
@@ -88,11 +92,24 @@ def _stage(
     flying = _in_flight(job, layout) if is_first else 1.0
     activations = constants.activation * (stored * flying + working)
     logits = _logits(shape, job, layout, constants) if is_last else 0.0
-    counted = weights + gradients + optimizer + gathered + activations + logits
-    allocated = counted * constants.fragmentation + constants.base_gib * GIB
-    overhead = allocated * constants.memory_margin - counted
-    parts = (weights, gradients, optimizer, gathered, activations, logits, overhead)
-    return Memory(*(part / GIB for part in parts))
+    passing = gathered + activations + logits
+    fragments = passing * (constants.fragmentation - 1.0)
+    outside = _outside(layout, constants)
+    margin = (weights + gradients + optimizer + passing + fragments + outside) * (
+        constants.memory_margin - 1.0
+    )
+    parts = (weights, gradients, optimizer, gathered, activations, logits, fragments, outside)
+    return Memory(*(part / GIB for part in (*parts, margin)))
+
+
+def _outside(layout: Layout, constants: Calibration) -> float:
+    """Bytes that no allocator of the trainer's counts."""
+    hybrid = layout.sharding == "zero3" and 0 < layout.shard_group < layout.dp * layout.cp
+    communicators = hybrid + sum(
+        degree > 1 for degree in (layout.dp, layout.tp, layout.pp, layout.cp, layout.ep)
+    )
+    gib = constants.base_gib + constants.communicator_gib * communicators
+    return (gib + (constants.exchange_gib if layout.ep > 1 else 0.0)) * GIB
 
 
 def _gathered(shape: ModelShape, job: Job, layout: Layout, held: float) -> float:

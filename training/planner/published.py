@@ -61,6 +61,8 @@ _ARITHMETIC: Final[tuple[tuple[str, Arithmetic], ...]] = (
     (r"^$|bf16|fp16|bfloat16|16", "bf16"),
     (r"fp32|float32|tf32", "fp32"),
 )
+# A run that ran did fit: no margin, little in pieces. Not the shipped constants, which are fitted.
+_LEANEST: Final = Calibration(memory_margin=1.0, fragmentation=1.04, exchange_gib=0.0)
 _WHOLE_LOOP: Final = re.compile(r"(?i)^rl (grpo|swe|ppo|dapo)|end-to-end rl")
 
 
@@ -109,12 +111,10 @@ class _RowError(Exception):
 def read_runs(path: Path) -> RunTable:
     """Read a table. Raises `UserError` when it is missing, no CSV, or lacks columns."""
     table = RunTable()
-    # A run that ran did fit: no margin. Not the shipped constants, which are fitted on this table.
-    constants = Calibration(memory_margin=1.0)
     for line, row in _rows(path):
         source, model = row["source"].strip(), row["model"].strip()
         try:
-            table.runs.append(_run(line, row, constants))
+            table.runs.append(_run(line, row))
         except _RowError as error:
             table.unjudged.append(Unjudged(line, source, model, str(error)))
     return table
@@ -142,7 +142,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         raise UserError(f"{path}, line {reader.line_num}: not CSV: {error}") from error
 
 
-def _run(line: int, row: dict[str, str], constants: Calibration) -> Run:
+def _run(line: int, row: dict[str, str]) -> Run:
     if _WHOLE_LOOP.search(row["stage"]) or "end-to-end rl" in row["notes"].lower():
         raise _RowError("its figure is of a whole reinforcement-learning loop, not of the trainer")
     if "cumulative" in row["notes"].lower():
@@ -168,7 +168,7 @@ def _run(line: int, row: dict[str, str], constants: Calibration) -> Run:
     )
     if run.tokens_per_second_per_gpu is None and run.peak_gib is None:
         raise _RowError("it has neither a throughput nor a peak memory")
-    job, layout = _fitting(run, row, constants, assumed)
+    job, layout = _fitting(run, row, assumed)
     return replace(run, job=job, layout=layout, assumed=tuple(assumed))
 
 
@@ -406,9 +406,7 @@ def _throughput(row: dict[str, str], shape: ModelShape, job: Job, gpu: Gpu) -> f
     return tflops * 1e12 / shape.model_flops_per_token(job.seq_len)
 
 
-def _fitting(
-    run: Run, row: dict[str, str], constants: Calibration, assumed: list[str]
-) -> tuple[Job, Layout]:
+def _fitting(run: Run, row: dict[str, str], assumed: list[str]) -> tuple[Job, Layout]:
     """What a row leaves open: the plainest setting that fits the GPU."""
     job, layout = run.job, run.layout
     optimizers, checkpointings = [job.optimizer], [layout.checkpointing]
@@ -433,7 +431,7 @@ def _fitting(
                     replace(job, optimizer=optimizer),
                     replace(layout, checkpointing=kept, micro_batch=micro),
                 )
-                memory = peak_memory(run.shape, *tried, constants)
+                memory = peak_memory(run.shape, *tried, _LEANEST)
                 if memory.total <= run.machine.memory_gib:
                     assumed += _differences(run, *tried)
                     return tried
