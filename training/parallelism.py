@@ -18,6 +18,7 @@ from training.planner.calibration import load
 from training.planner.hardware import GpuGroup, machine_of
 from training.planner.layout import Job as PlannedJob
 from training.planner.layout import Layout, Sharding
+from training.planner.links import Links, with_links
 from training.planner.memory import peak_memory
 from training.planner.search import Candidate, plan_layouts
 from training.planner.shape import read_shape
@@ -88,8 +89,12 @@ def resolve_layout(
     nodes: int,
     processes_per_node: int,
     gpus: bool,
+    links: Links | None = None,
 ) -> ParallelLayout:
-    """The layout of a job of that many ranks. `model`: a folder, or a name the planner knows."""
+    """The layout of a job of that many ranks.
+
+    `model`: a folder, or a name the planner knows; `links`: measured between its nodes.
+    """
     ranks = nodes * processes_per_node
     if settings.mode == "given":
         return _check(settings, demand, ranks)
@@ -97,7 +102,7 @@ def resolve_layout(
         if demand.backend == "fsdp":
             return ParallelLayout(dp_shard=ranks)
         return ParallelLayout(dp_replicate=ranks, zero=0)
-    return _translate(plan_of(settings, demand, model, nodes, processes_per_node).layout)
+    return _translate(plan_of(settings, demand, model, nodes, processes_per_node, links).layout)
 
 
 def _check(settings: ParallelismSettings, demand: Demand, ranks: int) -> ParallelLayout:
@@ -129,6 +134,7 @@ def plan_of(
     model: Path | str,
     nodes: int,
     processes_per_node: int,
+    links: Links | None = None,
 ) -> Candidate:
     """Memory and speed of the layout on the GPUs that the settings describe.
 
@@ -145,6 +151,8 @@ def plan_of(
             fabric_gbytes=settings.fabric_gbytes,
         )
     )
+    if links is not None and nodes > 1:
+        machine = with_links(machine, links)
     job = PlannedJob(
         seq_len=demand.sequence_length,
         global_batch=demand.rows_per_step,

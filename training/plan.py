@@ -2,6 +2,7 @@
 
     python -m training.plan Llama-2-13B --gpu H100 --nodes 4 --seq-len 4096 --global-batch 256
     python -m training.plan models/mine --cluster cluster.yaml --tokens 2e9 --chart plan.png
+    python -m training.plan models/mine --cluster cluster.yaml --measured workspace/links.json
     python -m training.plan --backtest runs.csv --json
 
 In: a model (a folder with a Hugging Face config.json, or a name of training/planner/shapes.yaml)
@@ -19,6 +20,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from training.planner.hardware import Cluster, GpuGroup, Machine, machine_of
@@ -30,6 +32,7 @@ from training.planner.layout import (
     Method,
     Optimizer,
 )
+from training.planner.links import read_links, with_links_of_one
 from training.planner.search import TENSOR_LINK_GBYTES
 from workspace.config import setting
 from workspace.errors import DsmError, UserError
@@ -51,6 +54,12 @@ class PlanConfig(GpuGroup):
     )
     cluster: Path | None = setting(
         None, position=11, description="YAML file with `groups` of nodes; replaces the GPU's flags"
+    )
+    measured: Path | None = setting(
+        None,
+        position=11,
+        description="links between the nodes as training.cluster.health.bandwidth --save measured "
+        "them; replaces fabric_gbytes of these nodes",
     )
     seq_len: int = setting(4096, position=12, ge=16, le=1 << 24, description="tokens in a sequence")
     global_batch: int = setting(
@@ -118,7 +127,10 @@ def job_of(config: PlanConfig) -> Job:
 
 
 def machines_of(config: PlanConfig) -> list[Machine]:
-    """Equal nodes that a job may span; groups of the same nodes are one."""
+    """Equal nodes that a job may span; groups of the same nodes are one.
+
+    Raises `UserError` for a wrong cluster, or links that were not measured on it lately.
+    """
     if config.cluster is None:
         fields = GpuGroup.model_fields
         groups: tuple[GpuGroup, ...] = (
@@ -131,7 +143,12 @@ def machines_of(config: PlanConfig) -> list[Machine]:
         key = machine.with_nodes(1).fingerprint()
         before = merged[key].nodes if key in merged else 0
         merged[key] = machine.with_nodes(machine.nodes + before)
-    return list(merged.values())
+    machines = list(merged.values())
+    if config.measured is None:
+        return machines
+    links = read_links(config.measured)
+    links.require_recent(datetime.now(UTC))
+    return with_links_of_one(machines, links)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

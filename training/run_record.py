@@ -106,6 +106,11 @@ class RunFolder:
     def final(self) -> Path:
         return self.root / "final"
 
+    @property
+    def links(self) -> Path:
+        """Links between nodes as they were measured when the run began, if they were."""
+        return self.root / "links.json"
+
     def stage(self, stage: StageName) -> StageFolder:
         return StageFolder(self.root / stage, stage)
 

@@ -11,6 +11,7 @@ from training.cluster.render import write_script
 from training.data.splits import VALIDATION
 from training.external.installed import require_module
 from training.external.prepare import check_external, prepare, program_of
+from training.planner.links import Links
 from training.run_record import RunFolder, StageFolder
 from training.train_config import TrainConfig
 from training.trainers.settings import (
@@ -50,8 +51,13 @@ class JobMaker:
         stage: StageFolder,
         parent: Path,
         base: Path,
+        links: Links | None = None,
     ) -> None:
-        """`parent` may be still to be trained; `base` is there, of the same architecture."""
+        """`parent` may be still to be trained; `base` is there, of the same architecture.
+
+        `links`: measured between the nodes, for the planner.
+        """
+        self._links = links
         self._base = base
         self._config = config
         self._folder = folder
@@ -142,7 +148,7 @@ class JobMaker:
             rlvr=config.rlvr,
             adapter=config.adapter,
             external=config.external,
-            layout=config.layout(stage.stage, self._parent, nodes=nodes),
+            layout=config.layout(stage.stage, self._parent, nodes=nodes, links=self._links),
             evaluation=config.evaluation,
             seed=config.seed,
             precision=config.precision,
@@ -201,7 +207,9 @@ def cpus_per_process(config: TrainConfig) -> int:
     return max(1, len(os.sched_getaffinity(0)) // config.processes_per_node)
 
 
-def check_stage(config: TrainConfig, stage: StageName, base: Path) -> None:
+def check_stage(
+    config: TrainConfig, stage: StageName, base: Path, links: Links | None = None
+) -> None:
     """Raise `UserError` for what would stop the stage's job, before anything is submitted."""
     if config.demand(stage).backend == "external":
         check_external(
@@ -221,4 +229,4 @@ def check_stage(config: TrainConfig, stage: StageName, base: Path) -> None:
             f"{stage}: the fsdp trainer trains all weights; set adapter.method full, or "
             "backend trl for adapters"
         )
-    config.layout(stage, base)
+    config.layout(stage, base, links=links)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ from training.data.splits import TRAIN, VALIDATION
 from training.data.views import view_file
 from training.goodput.prices import write_prices
 from training.lineage import write_sources
+from training.planner.links import Links, read_links
 from training.progress import TrainProgress
 from training.publish_run import STAGE, publish_run
 from training.run_page import PageWriter
@@ -39,7 +41,7 @@ from training.trainers.settings import (
     StageName,
 )
 from training.trainers.spec import StageOutcome
-from workspace import registry
+from workspace import publish, registry
 from workspace.errors import UserError
 from workspace.locking import stage_lock
 from workspace.manifest import (
@@ -139,14 +141,13 @@ def _train_stages(
     """One stage after the other, then publish the last one's model."""
     started = time.monotonic()
     folder, parent = planned.folder, planned.base
-    launcher = make_launcher(config)
+    launcher, links = make_launcher(config), held_links(folder)
     outcomes: list[StageOutcome] = []
     for name in record.stages:
         stage = folder.stage(name)
-        maker = JobMaker(config, folder, stage, parent, planned.base)
-        outcomes.append(
-            run_stage(stage, launcher, maker, watch, make_recovery(config, name, parent))
-        )
+        maker = JobMaker(config, folder, stage, parent, planned.base, links)
+        recovery = make_recovery(config, name, parent, links)
+        outcomes.append(run_stage(stage, launcher, maker, watch, recovery))
         parent = stage.model
     return publish_run(
         folder,
@@ -169,17 +170,21 @@ def make_launcher(config: TrainConfig) -> Launcher:
     return LocalLauncher()
 
 
-def make_recovery(config: TrainConfig, stage: StageName, model: Path) -> Recovery:
+def make_recovery(
+    config: TrainConfig, stage: StageName, model: Path, links: Links | None = None
+) -> Recovery:
     """What may be done after an attempt that did not finish `stage` of `model`."""
     return Recovery(
         limits=Limits(attempts=config.max_attempts, restarts=config.restarts),
-        worlds=(config.nodes, *_smaller_worlds(config, stage, model)),
+        worlds=(config.nodes, *_smaller_worlds(config, stage, model, links)),
         shrink_after_s=config.shrink_after_s if config.min_nodes else 0,
         blacklist=Blacklist(Workspace(config.workspace).bad_nodes),
     )
 
 
-def _smaller_worlds(config: TrainConfig, stage: StageName, model: Path) -> tuple[int, ...]:
+def _smaller_worlds(
+    config: TrainConfig, stage: StageName, model: Path, links: Links | None
+) -> tuple[int, ...]:
     """Numbers of nodes below the configured one that the same batch can be spread over."""
     if not config.min_nodes:
         return ()
@@ -188,7 +193,7 @@ def _smaller_worlds(config: TrainConfig, stage: StageName, model: Path) -> tuple
         if config.demand(stage).rows_per_step % (nodes * config.processes_per_node):
             continue
         try:
-            config.layout(stage, model, nodes=nodes)
+            config.layout(stage, model, nodes=nodes, links=links)
         except UserError:
             continue
         found.append(nodes)
@@ -207,13 +212,18 @@ def preview(config: TrainConfig) -> str:
     stages = " then ".join(planned.record.stages)
     lines = [f"{stages} from {planned.base}, into {planned.folder.root}"]
     dataset = Workspace(config.workspace).dataset(config.dataset)
-    parent = planned.base
+    parent, links = planned.base, held_links(planned.folder) or measured_links(config)
+    if links is not None:
+        lines.append(
+            f"{links.fabric_gbytes:.3g} GB/s between nodes, measured on {links.day} "
+            f"({links.origin})"
+        )
     for name in planned.record.stages:
-        layout = config.layout(name, planned.base)
+        layout = config.layout(name, planned.base, links=links)
         degrees = {key: value for key, value in layout if value not in (1, "none")}
         lines.append(f"{name}: {config.demand(name).backend}, {layout.ranks} rank(s), {degrees}")
         stage = planned.folder.stage(name)
-        maker = JobMaker(config, planned.folder, stage, parent, planned.base)
+        maker = JobMaker(config, planned.folder, stage, parent, planned.base, links)
         target = stage.root / "dry-run"
         if config.demand(name).backend == "external":
             rows = view_file(dataset, view_of(config, name), TRAIN)
@@ -245,16 +255,38 @@ def _open(config: TrainConfig, planned: RunPlan) -> RunRecord:
             f"{folder.root}."
         )
     dataset = Workspace(config.workspace).dataset(config.dataset)
+    # Measured anew, they would give another layout in the middle of the run.
+    links = measured_links(config) if known is None else held_links(folder)
     for stage in planned.record.stages:
-        check_stage(config, stage, planned.base)
+        check_stage(config, stage, planned.base, links)
         _hold_data(config, folder, stage, dataset)
     write_prices(folder.root, config.prices)
     if known is None:
         workspace = Workspace(config.workspace)
         held = {stage: folder.data(stage) for stage in planned.record.stages}
         write_sources(folder, dataset, workspace.corpus, held)
+        if links is not None:
+            publish.write_text(folder.links, links.model_dump_json(indent=2) + "\n")
         folder.write_record(planned.record)
     return known or planned.record
+
+
+def measured_links(config: TrainConfig) -> Links | None:
+    """The workspace's measurement where the planner has a use for it; None without one.
+
+    Raises `UserError` when it is too old.
+    """
+    path = Workspace(config.workspace).links
+    if not config.is_planned or not path.exists():
+        return None
+    links = read_links(path)
+    links.require_recent(datetime.now(UTC))
+    return links
+
+
+def held_links(folder: RunFolder) -> Links | None:
+    """The measurement that the run began with, however old it is by now."""
+    return read_links(folder.links) if folder.links.exists() else None
 
 
 def _register(config: TrainConfig, planned: RunPlan, manifest: Manifest) -> None:

@@ -16,6 +16,7 @@ from training.cluster.render import SlurmOptions
 from training.external.prepare import program_of
 from training.goodput.prices import PriceTable
 from training.parallelism import Demand, demand_of, resolve_layout
+from training.planner.links import Links
 from training.trainers.settings import (
     STAGES,
     AdapterSettings,
@@ -235,8 +236,23 @@ class TrainConfig(StageConfig):
         """What `stage` asks of its ranks."""
         return demand_of(stage, getattr(self, stage), self.adapter, self.precision)
 
-    def layout(self, stage: StageName, model: Path | str, *, nodes: int = 0) -> ParallelLayout:
-        """How `stage` of `model` is spread over a job (`nodes`: of its own number)."""
+    @property
+    def is_planned(self) -> bool:
+        """Whether the planner chooses a layout over several nodes of GPUs."""
+        return self.parallelism.mode == "auto" and self.gpus_per_node > 0 and self.nodes > 1
+
+    def layout(
+        self,
+        stage: StageName,
+        model: Path | str,
+        *,
+        nodes: int = 0,
+        links: Links | None = None,
+    ) -> ParallelLayout:
+        """How `stage` of `model` is spread over a job (`nodes`: of its own number).
+
+        `links`: measured between the nodes, for the planner.
+        """
         demand = self.demand(stage)
         driven = (
             demand.backend == "external" and program_of(self.external, stage).is_driven
@@ -248,4 +264,5 @@ class TrainConfig(StageConfig):
             nodes=nodes or self.nodes,
             processes_per_node=max(1, self.gpus_per_node) if driven else self.processes_per_node,
             gpus=self.gpus_per_node > 0,
+            links=links,
         )

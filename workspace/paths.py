@@ -45,6 +45,11 @@ class Workspace:
         return self.root / "bad-nodes.jsonl"
 
     @property
+    def links(self) -> Path:
+        """The newest measurement of the links between nodes (training.cluster.health.bandwidth)."""
+        return self.root / "links.json"
+
+    @property
     def evaluations(self) -> Path:
         return self.root / "evaluations"
 

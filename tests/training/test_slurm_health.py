@@ -20,6 +20,9 @@ from training.cluster.job import TERMINAL, Job, JobState, JobStatus
 from training.cluster.slurm import SlurmLauncher
 from training.cluster.slurm_client import SlurmClient
 from training.cluster.slurm_output import NodeInfo
+from training.planner.hardware import GpuGroup, machine_of
+from training.planner.links import read_links, with_links
+from workspace.errors import UserError
 
 pytestmark = pytest.mark.slurm
 
@@ -172,12 +175,16 @@ def test_the_epilog_ends_what_left_its_jobs_process_tree(
     assert all(node(f"node{number}").usable for number in (1, 2, 3))
 
 
-def test_the_links_between_three_nodes(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_links_between_three_nodes(
+    cluster: Cluster, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    saved = tmp_path_factory.mktemp("measured") / "links.json"
     done = subprocess.run(
         [
             "srun", "--nodes=3", "--ntasks-per-node=1", f"--chdir={tmp_path}",
             sys.executable, "-m", "training.cluster.health.bandwidth",
             "--mib", "1", "--repeats", "2", "--shared", str(tmp_path), "--json", "--timeout", "50",
+            "--save", str(saved),
         ],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
@@ -192,3 +199,9 @@ def test_the_links_between_three_nodes(cluster: Cluster, tmp_path: Path) -> None
     assert document["files_not_seen"] == []
     assert done.returncode == bool(document["slow"]), done.stderr
     assert list(tmp_path.iterdir()) == []
+    # The planner reads it, and says that it was measured without GPUs.
+    links = read_links(saved)
+    assert set(links.nodes) == {"node1", "node2", "node3"}
+    assert json.loads(saved.read_text()) == document
+    with pytest.raises(UserError, match="without GPUs"):
+        with_links(machine_of(GpuGroup(gpu="H100", nodes=3)), links)

@@ -163,6 +163,7 @@ def _part_json(part: PartPlan, shown: int) -> dict[str, Any]:
         "memory_gib": machine.memory_gib,
         "link_gbytes": machine.link_gbytes,
         "fabric_gbytes": machine.fabric_gbytes,
+        "fabric_measured": machine.fabric_measured,
         "hours": part.hours if fits else None,
         "cost": part.cost,
         "feasible": len(part.plan.candidates),

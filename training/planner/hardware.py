@@ -130,6 +130,9 @@ class Machine(StageConfig):
     fabric_gbytes: float
     domain: int
     price_per_gpu_hour: float | None = None
+    fabric_measured: str = Field(
+        "", description="day on which collectives reached fabric_gbytes; empty: as described"
+    )
 
     @property
     def gpus(self) -> int:

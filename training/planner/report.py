@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from training.planner.backtest import Backtest, Score, groups, score_throughput
+from training.planner.calibration import load
 from training.planner.forecast import Forecast, PartPlan, counted
 from training.planner.search import Lost
 
@@ -50,6 +51,10 @@ def print_forecast(found: Forecast, shown: int) -> None:
         f"{job.global_batch} x {job.seq_len} tokens a step, {job.arithmetic}, {job.method}, "
         f"{job.optimizer}; {found.tokens:.3g} tokens"
     )
+    console.print(
+        f"peak GiB contains a margin of {load().memory_margin - 1:.0%}, so as to be hardly ever "
+        "below what a run needs"
+    )
     if found.mixed:
         console.print(found.mixed)
     for part in found.parts:
@@ -62,6 +67,8 @@ def _print_part(console: Console, part: PartPlan, tokens: float, shown: int) -> 
         f"{machine.nodes} x {machine.gpus_per_node} {machine.gpu.name}, {machine.memory_gib:g} GiB"
         f", {machine.link_gbytes:g} GB/s inside, {machine.fabric_gbytes:g} GB/s between nodes"
     )
+    if machine.fabric_measured:
+        title += f" (measured on {machine.fabric_measured})"
     table = _table(
         title,
         "layout",

@@ -276,10 +276,13 @@ class _Model:
         # Rings enter a node once: all its ports serve the members that lie in it.
         members = max(1.0, min(group, machine.domain / stride))
         nodes = max(1.0, group * stride / machine.domain)
-        fabric = (
-            machine.fabric_gbytes * 1e9 * constants.fabric * math.pow(nodes, -constants.congestion)
-        )
+        fabric = self._fabric_rate() * math.pow(nodes, -constants.congestion)
         return min(inside, fabric * members)
+
+    def _fabric_rate(self) -> float:
+        """Bytes/s that collectives between two nodes reach, as a GPU sees it."""
+        reached = 1.0 if self.machine.fabric_measured else self.constants.fabric
+        return self.machine.fabric_gbytes * 1e9 * reached
 
     def _ring(self, size: float, group: int, stride: int) -> float:
         """All-gather or reduce-scatter of `size` bytes over a group."""
@@ -320,7 +323,7 @@ class _Model:
         machine, constants = self.machine, self.constants
         near = min(1.0, machine.domain / layout.ep)
         inside = machine.link_gbytes * 1e9 * constants.link
-        outside = machine.fabric_gbytes * 1e9 * constants.fabric
+        outside = self._fabric_rate()
         # A token goes to a node once, however many of its experts are there.
         nodes = layout.ep / max(1, machine.domain)
         visits = nodes * (1 - (1 - 1 / nodes) ** shape.experts_per_token) if nodes > 1 else 0.0

@@ -1,12 +1,13 @@
 """The links between nodes, pair by pair, before a long job starts on them.
 
     srun --nodes 16 --ntasks-per-node 1 python -m training.cluster.health.bandwidth \
-        --shared /fsx/tmp --mib 64 [--json]
+        --shared /fsx/tmp --mib 64 [--json] [--save workspace/links.json]
 
 In each round every node exchanges an all-reduce with one other node, until each has met each
 (a round-robin tournament), over NCCL with GPUs and gloo without. A node whose median over its
 partners is below half of the median of all nodes is named. With `--shared`, each node also writes
 a file there and waits for everybody's: file systems that show new files late are found so.
+`--save` keeps the measurement for the planner (`training.planner.links`).
 
 Slow (seconds a round), so apart from the quick checks. Exit code 1: a node was named.
 """
@@ -26,6 +27,8 @@ from typing import Any, NamedTuple
 
 from training.cluster.slurm_client import SlurmClient
 from training.cluster.slurm_output import expand_nodes
+from workspace import publish
+from workspace.manifest import now
 
 SLOW_BELOW = 0.5  # of the median of all nodes
 
@@ -132,6 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shared", type=Path, help="folder on a shared file system")
     parser.add_argument("--shared-timeout", type=float, default=30.0, help="seconds")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--save", type=Path, help="file to write the same JSON to")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds for a collective")
     chosen = parser.parse_args(arguments)
     _join(chosen.timeout)
@@ -140,6 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rank, world = dist.get_rank(), dist.get_world_size()
     names: list[Any] = [None] * world
     dist.all_gather_object(names, os.environ.get("SLURMD_NODENAME", f"rank {rank}"))
+    devices: list[Any] = [None] * world
+    dist.all_gather_object(devices, _device())
     late: list[Any] = [[]] * world
     if chosen.shared:
         dist.all_gather_object(late, late_files(chosen.shared, rank, world, chosen.shared_timeout))
@@ -150,7 +156,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unseen = sorted({other for missing in late for other in missing})
     if rank == 0:
         _remove_files(chosen.shared)
-        _report(names, speeds, slow, unseen, as_json=chosen.json)
+        document = _document(names, devices, speeds, slow, unseen)
+        if chosen.save:
+            publish.write_json(chosen.save, document)
+        if chosen.json:
+            print(json.dumps(document, indent=2))
+        else:
+            _report(document)
     return int(bool(slow or unseen))
 
 
@@ -180,28 +192,37 @@ def _remove_files(shared: Path | None) -> None:
     folder.rmdir()
 
 
-def _report(
+def _device() -> str:
+    """This rank's GPU as the driver calls it; "" without one."""
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+
+
+def _document(
     names: list[str],
+    devices: list[str],
     speeds: Mapping[Pair, float],
     slow: list[int],
     unseen: list[int],
-    *,
-    as_json: bool,
-) -> None:
+) -> dict[str, Any]:
+    """The measurement, speeds in GB/s."""
     each = medians(speeds, len(names)) if speeds else []
-    if as_json:
-        document = {
-            "nodes": dict(zip(names, each, strict=False)),
-            "pairs": [[names[low], names[high], speed] for (low, high), speed in speeds.items()],
-            "slow": [names[node] for node in slow],
-            "files_not_seen": [names[node] for node in unseen],
-        }
-        print(json.dumps(document, indent=2))
-        return
-    for node, speed in sorted(enumerate(each), key=lambda item: item[1]):
-        print(f"{names[node]}: {speed:.2f} GB/s{'  SLOW' if node in slow else ''}")
-    for node in unseen:
-        print(f"{names[node]}: its file was not seen in time by every node")
+    return {
+        "measured": now(),
+        "devices": sorted({name for name in devices if name}),
+        "nodes": dict(zip(names, each, strict=False)),
+        "pairs": [[names[low], names[high], speed] for (low, high), speed in speeds.items()],
+        "slow": [names[node] for node in slow],
+        "files_not_seen": [names[node] for node in unseen],
+    }
+
+
+def _report(document: Mapping[str, Any]) -> None:
+    for node, speed in sorted(document["nodes"].items(), key=lambda item: item[1]):
+        print(f"{node}: {speed:.2f} GB/s{'  SLOW' if node in document['slow'] else ''}")
+    for node in document["files_not_seen"]:
+        print(f"{node}: its file was not seen in time by every node")
 
 
 if __name__ == "__main__":
