@@ -20,7 +20,7 @@ from training.run_record import StageFolder
 from workspace import publish
 
 OUTCOME_NAME = "outcome.json"
-_STOPPED = "stop"
+STOPPED = "stop"
 
 
 class Times(NamedTuple):
@@ -78,7 +78,7 @@ def next_attempt(folder: StageFolder) -> NextAttempt:
         if outcome is None:
             continue
         decision = outcome.get("decision", {})
-        if decision.get("action", _STOPPED) == _STOPPED:
+        if decision.get("action", STOPPED) == STOPPED:
             found = NextAttempt()  # given up, then started again by a person: a clean slate
             continue
         endings = tuple(read_ending(facts) for facts in outcome["endings"])
@@ -90,7 +90,7 @@ def next_attempt(folder: StageFolder) -> NextAttempt:
 
 def _action(decision: Decision) -> str:
     if isinstance(decision, Stop):
-        return _STOPPED
+        return STOPPED
     assert isinstance(decision, (Resubmit, Shrink)), decision
     return "shrink" if isinstance(decision, Shrink) else "resubmit"
 

@@ -204,6 +204,12 @@ def newest_complete(checkpoints: Path) -> Checkpoint | None:
         # `prune` removed them since they were listed: it leaves a newer one.
 
 
+def newest_step(checkpoints: Path) -> int:
+    """The step of the newest complete checkpoint, 0 when there is none."""
+    newest = newest_complete(checkpoints)
+    return newest.step if newest else 0
+
+
 def prune(checkpoints: Path, *, keep: int, attempt: int) -> list[Path]:
     """Remove what broken saves left and all but the newest `keep` (>= 1) complete ones.
 

@@ -27,6 +27,7 @@ from workspace import publish
 from workspace.errors import CorruptWorkspaceError
 
 RUN_FILE = "run.json"
+SUCCESSORS = "successors"  # in a stage's folder: jobs that may become its next attempts
 SAMPLES_NAME = "samples"  # in a stage's folder: what `training.trainers.samples` made
 
 
@@ -59,6 +60,14 @@ class StageFolder:
 
     def attempt(self, number: int) -> Path:
         return self.attempts / str(number)
+
+    @property
+    def successors(self) -> Path:
+        return self.root / SUCCESSORS
+
+    def successor(self, number: int) -> Path:
+        """Where a job waits that may become attempt `number` (`training.cluster.successor`)."""
+        return self.successors / str(number)
 
     @property
     def checkpoints(self) -> Path:

@@ -64,15 +64,18 @@ class JobMaker:
         self._stage = stage
         self._parent = parent
 
-    def __call__(self, attempt: int, exclude_nodes: tuple[str, ...], nodes: int) -> Job:
-        """`nodes` is 0 for the configured number."""
-        attempt_dir = self._stage.attempt(attempt).resolve()
-        spec_file = attempt_dir / "spec.json"
+    def __call__(
+        self, attempt: int, exclude_nodes: tuple[str, ...], nodes: int, into: Path | None = None
+    ) -> Job:
+        """`nodes` is 0 for the configured number. `into`: a folder that will be renamed to the
+        attempt's, which is not made."""
+        folder = into or self._stage.attempt(attempt).resolve()
+        spec_file = folder / "spec.json"
         if not spec_file.exists():
-            attempt_dir.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             spec = self._spec(attempt, nodes)
             if spec.backend == "external":
-                self._prepare(spec, attempt_dir / EXTERNAL_NAME, nodes)
+                self._prepare(spec, folder / EXTERNAL_NAME, nodes)
             publish.write_text(spec_file, spec.model_dump_json(indent=2) + "\n")
         return self._job(attempt, exclude_nodes, nodes)
 
@@ -127,6 +130,7 @@ class JobMaker:
             processes_per_node=config.processes_per_node,
             gpus_per_node=config.gpus_per_node,
             with_data=with_data,
+            known_as=spec.attempt_dir / EXTERNAL_NAME if with_data else None,
         )
 
     def _spec(self, attempt: int, nodes: int) -> TrainSpec:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
-from training import checkpoints
 from training.attempt_history import (
     OUTCOME_NAME,
     NextAttempt,
@@ -23,9 +23,11 @@ from training.attempt_history import (
     write_outcome,
 )
 from training.attempt_log import AttemptLog, named
+from training.checkpoints import newest_step
 from training.cluster.blacklist import Blacklist, Offence, bearable
-from training.cluster.evidence import endings_of, job_endings, write_history
+from training.cluster.evidence import attempt_endings, write_history
 from training.cluster.job import TERMINAL, Job, JobHandle, JobState, JobStatus, Launcher
+from training.cluster.local import HANDLE_NAME
 from training.cluster.recovery import (
     Cause,
     Decision,
@@ -33,16 +35,19 @@ from training.cluster.recovery import (
     KeepWaiting,
     Limits,
     Means,
+    Resubmit,
     Shrink,
     Stop,
     blamed,
     decide,
     describe,
 )
+from training.cluster.successor_queue import SuccessorQueue, Want
 from training.failure_texts import error_of, in_words, stopped_error
+from training.insurance import Insurance
 from training.metrics import MetricsFollower
 from training.progress import ProgressFollower, TrainProgress
-from training.run_events import EVENTS_NAME, EventFollower, read_events
+from training.run_events import EVENTS_NAME, EventFollower
 from training.run_record import StageFolder
 from training.trainers.spec import StageOutcome
 from workspace.errors import TransientError
@@ -64,10 +69,17 @@ class Recovery(NamedTuple):
     worlds: tuple[int, ...] = (1,)
     shrink_after_s: float = 0.0  # in the queue before a smaller number is tried; 0: never
     blacklist: Blacklist | None = None
+    successors: SuccessorQueue | None = None  # where a job may wait behind the running one
 
 
-# make_job(attempt, exclude_nodes, nodes): nodes is 0 for the number that was asked for.
-MakeJob = Callable[[int, tuple[str, ...], int], Job]
+class MakeJob(Protocol):
+    """Writes an attempt's specification and describes its job. `nodes` is 0 for the number that
+    was asked for; `into` is where the specification goes, if not into the attempt's folder, which
+    then is not made."""
+
+    def __call__(
+        self, attempt: int, exclude_nodes: tuple[str, ...], nodes: int, into: Path | None = None
+    ) -> Job: ...
 
 
 def run_stage(
@@ -83,6 +95,7 @@ def run_stage(
     `TrainingFailedError` or `TrainingStoppedError`.
     """
     supervisor = _Supervisor(folder, launcher, make_job, watch, recovery)
+    supervisor.catch_up()
     while True:
         done = folder.outcome()
         if done is not None:
@@ -118,6 +131,36 @@ class _Supervisor:
         self._recovery = recovery
         self._events = folder.root.parent / EVENTS_NAME
         self._news = EventFollower(self._events)
+        self._insurance = Insurance(folder, recovery.successors)
+
+    def catch_up(self) -> None:
+        """Close what ended while no supervisor lived and a successor went on alone."""
+        newest = self._folder.latest_attempt()
+        done = self._folder.outcome() is not None
+        for number in range(1, newest + done):
+            folder = self._folder.attempt(number)
+            if (folder / HANDLE_NAME).exists() and not (folder / OUTCOME_NAME).exists():
+                self._close_late(number)
+        if done and self._folder.successor(newest + 1).is_dir():
+            self._insurance.withdraw(newest + 1, self._log(newest + 1))
+
+    def _close_late(self, number: int) -> None:
+        plan = next_attempt(self._folder)
+        attempt = self._attempt(number, self._make_job(number, (), 0), plan)
+        handle = self._launcher.submit(attempt.job)
+        self._note_submission(attempt, handle)
+        status = _poll(self._launcher, handle, attempt.job)
+        if status.state not in TERMINAL:
+            return  # it cannot be told yet
+        endings = self._endings(attempt, status)
+        if status.state is JobState.SUCCEEDED and self._folder.outcome() is not None:
+            endings[-1:] = [_done(endings[-1])]
+            self._close(attempt, status, endings, Stop("done"))
+            return
+        decision = self._decide(attempt, endings)
+        excluding = decision.excluding if isinstance(decision, (Resubmit, Shrink)) else ()
+        said = f"attempt {number + 1} waited in the queue and went on alone"
+        self._close(attempt, status, endings, Resubmit(said, excluding))
 
     def run_attempt(self) -> None:
         """One attempt to its end. Raises when no other one should follow."""
@@ -131,11 +174,13 @@ class _Supervisor:
         if status.state is JobState.SUCCEEDED and self._folder.outcome() is not None:
             endings[-1:] = [_done(endings[-1])]
             self._close(attempt, status, endings, Stop("done"))
+            self._withdraw(attempt, Stop("the stage is done"))
             return None
         decision = self._decide(attempt, endings)
         self._close(attempt, status, endings, decision)
         if isinstance(decision, Stop):
-            raise error_of(status, decision, attempt.job, _newest_step(self._folder))
+            self._withdraw(attempt, decision)
+            raise error_of(status, decision, attempt.job, newest_step(self._folder.checkpoints))
         return None
 
     def _open(self) -> _Attempt:
@@ -143,13 +188,27 @@ class _Supervisor:
         number = max(folder.latest_attempt(), 1)
         if (folder.attempt(number) / OUTCOME_NAME).exists():
             number += 1
-        if self._watch.should_stop() and not folder.attempt(number).exists():
-            raise stopped_error(f"stage {folder.stage}", _newest_step(folder))
+        if (
+            self._watch.should_stop()
+            and not folder.attempt(number).exists()
+            and not self._insurance.withdraw(number, self._log(number))
+        ):
+            raise stopped_error(f"stage {folder.stage}", newest_step(folder.checkpoints))
         plan = next_attempt(folder)
-        job = self._make_job(number, self._avoided(plan), plan.nodes)
+        excluding = self._avoided(plan)
+        want = Want(excluding, plan.nodes or self._recovery.worlds[0])
+        self._insurance.take_over(number, want, self._log(number))
+        job = self._make_job(number, excluding, plan.nodes)
         write_history(job.attempt_dir, plan.history)
-        log = AttemptLog(self._events, folder.stage, number, job.attempt_dir)
-        return _Attempt(number, job, plan, _newest_step(folder), time.time(), log)
+        return self._attempt(number, job, plan)
+
+    def _attempt(self, number: int, job: Job, plan: NextAttempt) -> _Attempt:
+        log = self._log(number)
+        return _Attempt(number, job, plan, newest_step(self._folder.checkpoints), time.time(), log)
+
+    def _log(self, number: int) -> AttemptLog:
+        folder = self._folder
+        return AttemptLog(self._events, folder.stage, number, folder.attempt(number))
 
     def _avoided(self, plan: NextAttempt) -> tuple[str, ...]:
         """Nodes that the decision leaves out, and as many of the workspace's bad ones as can be."""
@@ -192,6 +251,7 @@ class _Supervisor:
                     return status
                 if status.state is JobState.RUNNING:
                     attempt.log.note_running(status, time.time())
+                    self._insure(attempt, handle)
                 if watch.should_stop():
                     self._stop(attempt, handle, follower)
                 if status.state is JobState.PENDING and self._waited(asked_at):
@@ -201,10 +261,38 @@ class _Supervisor:
                         return smaller
                 time.sleep(watch.poll_interval_s)
         except KeyboardInterrupt:
+            # First what waits: this job's end would start it.
+            self._withdraw(attempt, Stop("stopped by the keyboard"))
             launcher.cancel(handle, job)
             raise
 
+    def _insure(self, attempt: _Attempt, handle: JobHandle) -> None:
+        number = attempt.number + 1
+        self._insurance.take_out(
+            number,
+            lambda into: self._make_job(
+                number, attempt.job.exclude_nodes, attempt.plan.nodes, into
+            ),
+            after=handle,
+            history=attempt.plan.history,
+            attempts=self._recovery.limits.attempts,
+            log=attempt.log,
+        )
+
+    def _withdraw(self, attempt: _Attempt, why: Stop) -> None:
+        """No job is to follow; one that has gone on alone in the meantime is ended."""
+        if not self._insurance.withdraw(attempt.number + 1, attempt.log):
+            return
+        job = self._make_job(attempt.number + 1, (), attempt.plan.nodes)
+        other = self._attempt(attempt.number + 1, job, next_attempt(self._folder))
+        handle = self._launcher.submit(job)
+        self._note_submission(other, handle)
+        self._launcher.cancel(handle, job)
+        status = _poll(self._launcher, handle, job)
+        self._close(other, status, self._endings(other, status), why)
+
     def _stop(self, attempt: _Attempt, handle: JobHandle, follower: ProgressFollower) -> None:
+        self._withdraw(attempt, Stop("stopped on request"))
         self._launcher.cancel(handle, attempt.job)
         stopped = _poll(self._launcher, handle, attempt.job)
         attempt.log.copy()
@@ -213,7 +301,7 @@ class _Supervisor:
         if stopped.state in TERMINAL:
             endings = self._endings(attempt, stopped)
             self._close(attempt, stopped, endings, Stop("stopped on request"))
-        raise stopped_error(attempt.job.key, _newest_step(self._folder))
+        raise stopped_error(attempt.job.key, newest_step(self._folder.checkpoints))
 
     def _show(self, follower: ProgressFollower, status: JobStatus) -> None:
         progress = follower.progress(status)
@@ -240,6 +328,7 @@ class _Supervisor:
 
     def _fewer_nodes(self, attempt: _Attempt, handle: JobHandle, decision: Shrink) -> None:
         """Take the waiting job back; one for fewer nodes follows. It may have started just now."""
+        self._withdraw(attempt, Stop(decision.reason))
         self._launcher.cancel(handle, attempt.job)
         status = _poll(self._launcher, handle, attempt.job)
         if status.state is JobState.CANCELLED:
@@ -249,16 +338,12 @@ class _Supervisor:
         self._close(attempt, status, endings, decision)
 
     def _endings(self, attempt: _Attempt, status: JobStatus) -> list[Ending]:
-        events = read_events(attempt.job.attempt_dir / EVENTS_NAME)
-        started = [event for event in events if event.event == "started"]
-        return job_endings(
+        return attempt_endings(
+            attempt.job.attempt_dir,
             status,
-            endings_of(events),
             attempt=attempt.number,
-            generation=max((event.generation for event in started), default=1),
-            nodes=started[-1].nodes if started else status.nodes,
             from_step=attempt.from_step,
-            newest_step=_newest_step(self._folder),
+            newest_step=newest_step(self._folder.checkpoints),
         )
 
     def _decide(self, attempt: _Attempt, endings: list[Ending]) -> Decision:
@@ -323,8 +408,3 @@ def _poll(launcher: Launcher, handle: JobHandle, job: Job) -> JobStatus:
     except TransientError as error:
         # A scheduler that does not answer says nothing about the job.
         return JobStatus(JobState.RUNNING, f"no news: {error}")
-
-
-def _newest_step(folder: StageFolder) -> int:
-    newest = checkpoints.newest_complete(folder.checkpoints)
-    return newest.step if newest else 0

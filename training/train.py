@@ -24,7 +24,10 @@ from training.base_model import hash_model, resolve_base_model
 from training.cluster.blacklist import Blacklist
 from training.cluster.flow_state import FlowRecord, note_flow
 from training.cluster.job import Launcher
+from training.cluster.local import LocalLauncher
 from training.cluster.recovery import Limits
+from training.cluster.slurm import SlurmLauncher
+from training.cluster.successor_queue import SuccessorQueue
 from training.data.splits import TRAIN, VALIDATION
 from training.data.views import view_file
 from training.goodput.prices import write_prices
@@ -147,6 +150,8 @@ def _train_stages(
         stage = folder.stage(name)
         maker = JobMaker(config, folder, stage, parent, planned.base, links)
         recovery = make_recovery(config, name, parent, links)
+        if isinstance(launcher, SlurmLauncher):
+            recovery = recovery._replace(successors=SuccessorQueue(launcher))
         outcomes.append(run_stage(stage, launcher, maker, watch, recovery))
         parent = stage.model
     return publish_run(
@@ -161,13 +166,7 @@ def _train_stages(
 
 def make_launcher(config: TrainConfig) -> Launcher:
     """The launcher that the configuration names."""
-    if config.launcher == "slurm":
-        from training.cluster.slurm import SlurmLauncher
-
-        return SlurmLauncher(config.slurm)
-    from training.cluster.local import LocalLauncher
-
-    return LocalLauncher()
+    return SlurmLauncher(config.slurm) if config.launcher == "slurm" else LocalLauncher()
 
 
 def make_recovery(

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from benchmarks.chaos.trainer import Settings
@@ -20,6 +21,7 @@ from training.cluster.hang import SectionLimits
 from training.cluster.job import Job
 from training.cluster.recovery import Limits
 from training.cluster.slurm import SlurmLauncher, SlurmOptions
+from training.cluster.successor_queue import SuccessorQueue
 from training.progress import TrainProgress
 from training.run_record import StageFolder
 from training.supervise import Recovery, Watch, run_stage
@@ -46,6 +48,8 @@ class RunSettings:
     step_limit_s: float = 10.0
     min_nodes: int = 0
     shrink_after_s: float = 0.0
+    successor: bool = False
+    successor_wait_s: float = 10.0
     environment: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -72,9 +76,15 @@ def read(path: Path) -> RunSettings:
     return RunSettings(**{**values, "settings": Settings(**values["settings"])})
 
 
-def make_job(run: RunSettings, attempt: int, exclude_nodes: tuple[str, ...], nodes: int) -> Job:
+def make_job(
+    run: RunSettings,
+    attempt: int,
+    exclude_nodes: tuple[str, ...],
+    nodes: int,
+    into: Path | None = None,
+) -> Job:
     attempt_dir = run.stage / "attempts" / str(attempt)
-    attempt_dir.mkdir(parents=True, exist_ok=True)
+    (into or attempt_dir).mkdir(parents=True, exist_ok=True)
     return Job(
         key=f"{run.key}-{attempt}",
         command=("-m", "benchmarks.chaos.trainer", str(run.stage / "settings.json")),
@@ -93,18 +103,25 @@ def make_job(run: RunSettings, attempt: int, exclude_nodes: tuple[str, ...], nod
 
 def supervise(run: RunSettings) -> None:
     """To the end. Raises what `run_stage` raises."""
-    launcher = SlurmLauncher(SlurmOptions(signal_lead_s=run.signal_lead_s, cancel_grace_s=20))
+    options = SlurmOptions(
+        signal_lead_s=run.signal_lead_s,
+        cancel_grace_s=20,
+        successor=run.successor,
+        successor_wait_s=run.successor_wait_s,
+    )
+    launcher = SlurmLauncher(options)
     recovery = Recovery(
         limits=Limits(attempts=run.max_attempts, restarts=run.restarts),
         worlds=(run.nodes, *(reversed(range(run.min_nodes, run.nodes)) if run.min_nodes else ())),
         shrink_after_s=run.shrink_after_s,
         blacklist=Blacklist(run.workspace / "bad-nodes.jsonl"),
+        successors=SuccessorQueue(launcher),
     )
     run_stage(
         StageFolder(run.stage, "sft"),
         launcher,
-        lambda attempt, exclude, nodes: make_job(run, attempt, exclude, nodes),
-        Watch(_say, lambda: False, 1.0),
+        partial(make_job, run),
+        Watch(_say, (run.stage / "stop").exists, 1.0),
         recovery,
     )
 

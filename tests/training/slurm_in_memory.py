@@ -13,7 +13,8 @@ from workspace.errors import TransientError
 
 
 class Scheduler(SlurmClient):
-    """A slurmctld in memory. `lost_answers`: submissions that arrive but are not acknowledged."""
+    """A slurmctld in memory. `lost_answers`: submissions that arrive but are not acknowledged;
+    `starts_on_exclude`: nodes on which a job starts just when it is told to leave some out."""
 
     def __init__(self) -> None:
         super().__init__(sleep=lambda seconds: None)
@@ -24,6 +25,8 @@ class Scheduler(SlurmClient):
         self.lost_answers = 0
         self.unreachable = 0
         self.cancelled: list[tuple[str, str | None]] = []
+        self.excluded: dict[str, tuple[str, ...]] = {}
+        self.starts_on_exclude: tuple[str, ...] = ()
 
     def submit(self, script: Path) -> str:
         if self.unreachable:
@@ -50,6 +53,11 @@ class Scheduler(SlurmClient):
         self.cancelled.append((job_id, signal))
         if signal is None and job_id in self.jobs:
             self.jobs[job_id] = replace(self.jobs[job_id], state="CANCELLED")
+
+    def exclude(self, job_id: str, nodes: Iterable[str]) -> None:
+        self.excluded[job_id] = tuple(nodes)
+        if self.starts_on_exclude:
+            self.set(job_id, state="RUNNING", nodes=self.starts_on_exclude)
 
     def nodes(self, names: Iterable[str] = (), *, partition: str = "") -> list[NodeInfo]:
         return [NodeInfo(name, "down" if name in self.down else "idle", True) for name in names]

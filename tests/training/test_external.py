@@ -205,6 +205,16 @@ def test_torchtitan_is_told_the_layout_and_the_budget(base: Path, tmp_path: Path
     assert [pq.read_table(path).num_rows for path in rows] == [64]
 
 
+def test_a_folder_that_is_renamed_is_told_by_its_later_name(base: Path, tmp_path: Path) -> None:
+    spec = make_spec(tmp_path, base, "sft", external=ExternalSettings(program="prime_rl"))
+    told = prepare(
+        spec, tmp_path / "waits", model=base, run="r", nodes=1, processes_per_node=8,
+        gpus_per_node=8, known_as=tmp_path / "attempts" / "2" / "external",
+    )  # fmt: skip
+    assert f"{tmp_path}/attempts/2/external/train.toml" in told.command
+    assert (tmp_path / "waits" / "train.toml").exists()
+
+
 def test_a_model_that_torchtitan_does_not_know_is_named(base: Path, tmp_path: Path) -> None:
     spec = make_spec(tmp_path, base, "cpt", external=ExternalSettings(program="torchtitan"))
     with pytest.raises(UserError, match=r"model\.flavor"):

@@ -17,7 +17,8 @@ from training.cluster.reconcile import (
     reconcile,
     request_cancel,
 )
-from training.cluster.slurm import SlurmLauncher, SlurmOptions
+from training.cluster.slurm import SlurmLauncher, SlurmOptions, read_handle
+from training.cluster.successor_queue import SuccessorQueue, prepared
 from training.run_record import RunFolder, RunRecord
 from workspace import publish
 from workspace.errors import MissingToolError, TransientError, UserError
@@ -53,6 +54,18 @@ class Site:
         handle = self.launcher.submit(job)
         self.scheduler.set(handle.job_id, state=state)
         return job
+
+    def wait_behind(self, attempt: int) -> str:
+        """The id of a job that waits to become the next attempt."""
+        queue = SuccessorQueue(self.launcher)
+        folder = self.run.stage("sft").attempt(attempt + 1).resolve()
+        prepared(folder).mkdir(parents=True)
+        job = Job(key=f"dsm-r1-sft-{attempt + 1}", command=("-c", "pass"), attempt_dir=folder)
+        after = read_handle(self.run.stage("sft").attempt(attempt))
+        assert after is not None
+        handle = queue.submit(job, after)
+        assert handle is not None
+        return handle.job_id
 
     def close(self, job: Job) -> None:
         publish.write_json(job.attempt_dir / "outcome.json", {"state": "lost"})
@@ -120,7 +133,10 @@ def test_the_job_of_a_cancelled_run_is_cancelled_once(site: Site) -> None:
     finding = site.only()
     assert (finding.situation, finding.state) == (Situation.CANCELLED, JobState.CANCELLED)
     assert site.scheduler.cancelled == [("101", "USR2"), ("101", None)]
-    assert site.only().situation is Situation.ENDED
+    assert site.look() == [], "the attempt is closed: nothing to say in the next round"
+    assert request_cancel(site.workspace, "r1") == []
+    outcome = json.loads((site.job().attempt_dir / "outcome.json").read_text())
+    assert (outcome["cause"], outcome["decision"]["action"]) == ("cancelled", "stop")
     assert len(site.scheduler.cancelled) == 2
 
 
@@ -206,3 +222,32 @@ def test_a_local_job_is_found_cancelled_and_reported(site: Site) -> None:
     request_cancel(site.workspace, "r1")
     finding = site.only()
     assert (finding.situation, finding.state) == (Situation.CANCELLED, JobState.RESUMABLE)
+
+
+def test_what_waits_behind_a_cancelled_job_goes_with_it(site: Site) -> None:
+    job, successor = site.submit(), site.wait_behind(1)
+    request_cancel(site.workspace, "r1")
+    assert [finding.situation for finding in site.look()] == [Situation.CANCELLED]
+    assert site.scheduler.cancelled[0] == (successor, None), "first, or it would start"
+    assert site.look() == []
+    assert not job.attempt_dir.with_name("2").exists()
+
+
+def test_what_waits_for_an_attempt_that_will_not_come_is_taken_out(site: Site) -> None:
+    job, successor = site.submit(), site.wait_behind(1)
+    assert [finding.situation for finding in site.look()] == [Situation.UNATTENDED]
+    publish.write_json(
+        job.attempt_dir / "outcome.json", {"state": "failed", "decision": {"action": "stop"}}
+    )
+    site.scheduler.jobs.pop("101")
+    [finding] = site.look()
+    assert (finding.situation, finding.job_id) == (Situation.STRAY, successor)
+    assert "nothing is to follow attempt 1" in finding.describe()
+    assert site.look() == []
+
+
+def test_a_cancelled_attempt_without_a_job_is_closed_too(site: Site) -> None:
+    site.job()
+    assert request_cancel(site.workspace, "r1") == [1]
+    assert site.only().situation is Situation.CANCELLED
+    assert (site.look(), request_cancel(site.workspace, "r1")) == ([], [])

@@ -183,8 +183,7 @@ class Coordinator:
     def _newest_step(self) -> int:
         if self.plan.checkpoints is None:
             return 0
-        newest = checkpoints.newest_complete(self.plan.checkpoints)
-        return newest.step if newest else 0
+        return checkpoints.newest_step(self.plan.checkpoints)
 
     def _too_few(self, came: list[str]) -> int:
         missing = tuple(name for name in self.plan.node_names if name not in came)

@@ -21,7 +21,7 @@ from training.cluster.job import (
     JobStatus,
 )
 from training.cluster.recovery import Cause, Ending
-from training.run_events import RunEvent
+from training.run_events import EVENTS_NAME, RunEvent, read_events
 from workspace import publish
 
 _HISTORY_NAME = "history.json"
@@ -163,6 +163,23 @@ def job_endings(
     since = reported[-1].newest_step if reported else from_step
     last = Ending(attempt, generation, cause, nodes, status.nodes, error, since, newest_step)
     return [*reported, last]
+
+
+def attempt_endings(
+    attempt_dir: Path, status: JobStatus, *, attempt: int, from_step: int, newest_step: int
+) -> list[Ending]:
+    """`job_endings`, with what the job itself reported in its folder."""
+    events = read_events(attempt_dir / EVENTS_NAME)
+    started = [event for event in events if event.event == "started"]
+    return job_endings(
+        status,
+        endings_of(events),
+        attempt=attempt,
+        generation=max((event.generation for event in started), default=1),
+        nodes=started[-1].nodes if started else status.nodes,
+        from_step=from_step,
+        newest_step=newest_step,
+    )
 
 
 def _cause_of_job(status: JobStatus) -> Cause:

@@ -23,6 +23,7 @@ EXIT_NEVER_AGAIN = 93  # a fault of the user's input or configuration: do not re
 # after each step, all ranks agree, checkpoint and exit with EXIT_RESUME. It works over any shared
 # file system, where torchrun would die of a signal or swallow it.
 STOP_FILE = "stop-requested"
+CANCEL_FILE = "cancel-requested"  # in `Job.attempt_dir`: the next `reconcile` ends the job
 FIRST_FAILURE_NAME = "first-failure.json"  # in `Job.attempt_dir`: what brought the job to its end
 
 

@@ -6,8 +6,9 @@
 In: `runs/<run>/<stage>/attempts/<n>/` of every run that is not published, and Slurm or the local
 processes. Out: one finding for each attempt that is open (no `outcome.json`), and for each job of
 a closed attempt that is still alive. Two things are done, the rest is only reported: the job of an
-attempt whose cancellation was requested (`request_cancel`) is cancelled, and so is a job that
-outlived its attempt. A run that has a living supervisor is left to it.
+attempt whose cancellation was requested (`request_cancel`) is cancelled and the attempt closed, and
+a job that outlived its attempt, or waits for one that is not to come, is cancelled. A run that has
+a living supervisor is left to it.
 
 Safe to run at any time, also twice at once. Not covered: runs of other workspaces, jobs that were
 not started by a run.
@@ -16,6 +17,7 @@ not started by a run.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -23,19 +25,32 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from training.attempt_history import OUTCOME_NAME
-from training.cluster.job import TERMINAL, Job, JobHandle, JobState, JobStatus, Launcher
+from training.attempt_history import OUTCOME_NAME, Times, write_outcome
+from training.attempt_log import AttemptLog
+from training.checkpoints import newest_step
+from training.cluster.evidence import attempt_endings
+from training.cluster.job import (
+    CANCEL_FILE,
+    TERMINAL,
+    Job,
+    JobHandle,
+    JobState,
+    JobStatus,
+    Launcher,
+)
 from training.cluster.local import LocalLauncher
+from training.cluster.recovery import Stop, describe
 from training.cluster.render import SPEC_NAME
 from training.cluster.slurm import SlurmLauncher, read_handle
+from training.cluster.successor import Verdict, attempt_folder, refusal, scene_of
+from training.cluster.successor_queue import SuccessorQueue
+from training.run_events import EVENTS_NAME
 from training.run_record import RUN_FILE, RunFolder, StageFolder
 from training.trainers.settings import StageName
 from workspace.errors import MissingToolError, TransientError, UserError, WorkspaceBusyError
 from workspace.locking import stage_lock
 from workspace.manifest import read_manifest
 from workspace.paths import Workspace
-
-CANCEL_FILE = "cancel-requested"
 
 
 class Situation(StrEnum):
@@ -102,6 +117,10 @@ class Launchers:
         return self.slurm if handle.launcher == self.slurm.name else self.local
 
     @cached_property
+    def successors(self) -> SuccessorQueue:
+        return SuccessorQueue(self.slurm)
+
+    @cached_property
     def live_slurm_jobs(self) -> frozenset[str]:
         """Asked once; empty where Slurm is not installed or does not answer."""
         try:
@@ -117,6 +136,15 @@ class Attempt(NamedTuple):
     stage: StageName
     number: int
     folder: Path
+
+    @property
+    def following(self) -> Path:
+        """The folder of the attempt after it."""
+        return self.folder.parent / str(self.number + 1)
+
+    @property
+    def run_events(self) -> Path:
+        return self.folder.parents[2] / EVENTS_NAME
 
     @property
     def is_open(self) -> bool:
@@ -150,6 +178,7 @@ def reconcile(workspace: Workspace, launchers: Launchers | None = None) -> list[
             with stage_lock(workspace, f"run-{run.name}"):
                 findings += [_examine(attempt, known) for attempt in _open_attempts(run)]
                 findings += _end_strays(run, known)
+                findings += _end_successors(run, known)
         except WorkspaceBusyError:
             findings += [_watched(attempt) for attempt in _open_attempts(run)]
     return findings
@@ -200,20 +229,66 @@ def _examine(attempt: Attempt, launchers: Launchers) -> Finding:
     try:
         handle = _find_handle(attempt, launchers)
         if handle is None:
+            if (attempt.folder / CANCEL_FILE).exists():
+                never = JobStatus(JobState.CANCELLED, "it was never submitted")
+                _close(attempt, never)
+                return attempt.finding(Situation.CANCELLED, never)
             return attempt.finding(Situation.NOT_SUBMITTED)
         job = _job(attempt, handle.key)
         launcher = launchers.of(handle)
         status = launcher.poll(handle, job)
+        if (attempt.folder / CANCEL_FILE).exists():
+            return _cancel(attempt, handle, status, launchers)
         if status.state is JobState.LOST:
             return attempt.finding(Situation.VANISHED, status, handle)
         if status.state in TERMINAL:
             return attempt.finding(Situation.ENDED, status, handle)
-        if not (attempt.folder / CANCEL_FILE).exists():
-            return attempt.finding(Situation.UNATTENDED, status, handle)
-        launcher.cancel(handle, job)
-        return attempt.finding(Situation.CANCELLED, launcher.poll(handle, job), handle)
+        return attempt.finding(Situation.UNATTENDED, status, handle)
     except (TransientError, MissingToolError) as error:
         return attempt.finding(Situation.UNKNOWN, handle=handle, detail=str(error))
+
+
+def _cancel(
+    attempt: Attempt, handle: JobHandle, status: JobStatus, launchers: Launchers
+) -> Finding:
+    """End the job, and the one that waits behind it; a job that is over closes the attempt, so that
+    the next round has nothing to say of it."""
+    launcher, job = launchers.of(handle), _job(attempt, handle.key)
+    if launcher is launchers.slurm:
+        # First what waits: this job's end would start it.
+        launchers.successors.withdraw(attempt.following)
+    if status.state not in TERMINAL:
+        launcher.cancel(handle, job)
+        status = launcher.poll(handle, job)
+    if status.state in TERMINAL:
+        _close(attempt, status, handle)
+    return attempt.finding(Situation.CANCELLED, status, handle)
+
+
+def _close(attempt: Attempt, status: JobStatus, handle: JobHandle | None = None) -> None:
+    """Take note of the end, as the supervisor would have."""
+    newest = newest_step(attempt.folder.parent.parent / "checkpoints")
+    log = AttemptLog(attempt.run_events, attempt.stage, attempt.number, attempt.folder)
+    log.copy()
+    submission = log.submission()
+    endings = attempt_endings(
+        attempt.folder,
+        status,
+        attempt=attempt.number,
+        from_step=int(submission.facts["from_step"]) if submission else newest,
+        newest_step=newest,
+    )
+    now = time.time()
+    last, decision = endings[-1], Stop("stopped on request")
+    log.say(
+        "attempt_ended",
+        f"{describe(last)}; newest checkpoint: step {newest}",
+        generation=last.generation,
+        facts={"cause": last.cause, "seconds": round(now - (log.started or now), 3)},
+    )
+    log.say("decided", f"no other attempt: {decision.reason}, through reconcile")
+    submitted = submission.time if submission else now
+    write_outcome(attempt.folder, status, endings, decision, Times(submitted, log.started, now))
 
 
 def _find_handle(attempt: Attempt, launchers: Launchers) -> JobHandle | None:
@@ -251,3 +326,24 @@ def _end_strays(run: RunFolder, launchers: Launchers) -> list[Finding]:
             launchers.slurm.cancel(handle, job)
             strays.append(attempt.finding(Situation.STRAY, status, handle))
     return strays
+
+
+def _end_successors(run: RunFolder, launchers: Launchers) -> list[Finding]:
+    """Cancel jobs that wait for an attempt which is not to come."""
+    found = []
+    for name in get_args(StageName):
+        stage = StageFolder(run.root / name, name)
+        for folder in sorted(stage.successors.glob("[0-9]*")):
+            handle = read_handle(folder)
+            if handle is None or handle.job_id not in launchers.live_slurm_jobs:
+                continue
+            scene = scene_of(folder, handle.job_id)
+            why = refusal(scene)
+            if not why or scene.verdict in (Verdict.TAKEN, Verdict.ALONE):
+                continue  # wanted, or it is an attempt's job by now
+            target = attempt_folder(folder)
+            launchers.successors.withdraw(target)
+            attempt = Attempt(run.name, name, int(folder.name), target)
+            detail = f"waited in the queue to become it, but {why}"
+            found.append(attempt.finding(Situation.STRAY, handle=handle, detail=detail))
+    return found

@@ -16,8 +16,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -35,6 +36,7 @@ SPEC_NAME = "job.json"
 NODES_NAME = "nodes.txt"
 STARTED_NAME = "started.json"
 SEGMENT_SINCE = (24, 5)
+REFUSED = 3  # exit code of a successor's question; others but 0 are faults
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -156,6 +158,22 @@ class SlurmOptions(StageConfig):
         "GPUs; an unfit one is replaced by a spare or by the next attempt",
         affects_output=False,
     )
+    successor: bool = setting(
+        False,
+        position=21,
+        description="let the next attempt wait in the queue while one runs: it takes over when "
+        "that ends badly, also when no supervisor lives",
+        affects_output=False,
+    )
+    successor_wait_s: float = setting(
+        30.0,
+        position=22,
+        ge=1,
+        le=3600,
+        description="seconds that such a successor waits for a supervisor's decision before it "
+        "goes on alone",
+        affects_output=False,
+    )
     container: ContainerOptions = setting(
         ContainerOptions(),
         position=19,
@@ -167,29 +185,74 @@ class SlurmOptions(StageConfig):
 def render(job: Job, options: SlurmOptions) -> str:
     """The sbatch script of `job`. Raises `UserError` naming what cannot be written into one."""
     _check(job)
-    environment = Environment(  # noqa: S701 - bash, not HTML: values are quoted by bash_quote
+    text = (
+        _templates()
+        .get_template("train.sbatch.j2")
+        .render(
+            directives=_directives(job, options),
+            **_shell_words(job, options),
+            command=" ".join(bash_quote(part) for part in job.command),
+            sections=bash_quote(job.sections.model_dump_json()),
+            checkpoints=bash_quote(str(job.checkpoints)) if job.checkpoints else "",
+            health=bash_quote(_health(job)) if options.health_checks else "",
+            srun_options=[bash_quote(word) for word in srun_options(options.container, job)],
+            agent_words=[bash_quote(word) for word in agent_words(options.container, job)],
+            stop_file=STOP_FILE,
+            job=job,
+        )
+    )
+    return _checked_size(text, job)
+
+
+def render_successor(job: Job, options: SlurmOptions, folder: Path, after: str) -> str:
+    """The script of a job that waits in `folder` to become `job` when job `after` ends badly.
+
+    `afternotok` and not `singleton`: after a success Slurm itself takes the waiting job away (where
+    the site's `kill_invalid_depend` is not set, the option on the job is), also when nobody else
+    lives to do it, and jobs keep their names. Both are kept by slurmctld alone, without slurmdbd.
+    """
+    _check(job)
+    text = (
+        _templates()
+        .get_template("successor.sbatch.j2")
+        .render(
+            directives=[
+                *_directives(replace(job, attempt_dir=folder), options),
+                f"--dependency=afternotok:{after}",
+                "--kill-on-invalid-dep=yes",
+            ],
+            **_shell_words(job, options),
+            folder=bash_quote(str(folder)),
+            patience_s=options.successor_wait_s,
+            refused=REFUSED,
+        )
+    )
+    return _checked_size(text, job)
+
+
+def _templates() -> Environment:
+    return Environment(  # noqa: S701 - bash, not HTML: values are quoted by bash_quote
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    text = environment.get_template("train.sbatch.j2").render(
-        directives=_directives(job, options),
-        environment={name: bash_quote(value) for name, value in _environment(job, options).items()},
-        attempt_dir=bash_quote(str(job.attempt_dir)),
-        python=bash_quote(options.python or sys.executable),
-        command=" ".join(bash_quote(part) for part in job.command),
-        sections=bash_quote(job.sections.model_dump_json()),
-        checkpoints=bash_quote(str(job.checkpoints)) if job.checkpoints else "",
-        modules=[_module(name) for name in options.modules],
-        setup=options.setup,
-        health=bash_quote(_health(job)) if options.health_checks else "",
-        srun_options=[bash_quote(word) for word in srun_options(options.container, job)],
-        agent_words=[bash_quote(word) for word in agent_words(options.container, job)],
-        stop_file=STOP_FILE,
-        job=job,
-    )
+
+
+def _shell_words(job: Job, options: SlurmOptions) -> dict[str, Any]:
+    """What every script of a job needs."""
+    environment = _environment(job, options)
+    return {
+        "environment": {name: bash_quote(value) for name, value in environment.items()},
+        "attempt_dir": bash_quote(str(job.attempt_dir)),
+        "python": bash_quote(options.python or sys.executable),
+        "modules": [_module(name) for name in options.modules],
+        "setup": options.setup,
+    }
+
+
+def _checked_size(text: str, job: Job) -> str:
     if len(text.encode("utf-8", "surrogateescape")) > _SCRIPT_BYTES:
         raise UserError(f"job {job.key}: script above 4 MiB; pass long values in a file")
     return text
@@ -210,7 +273,21 @@ def write_script(job: Job, options: SlurmOptions, folder: Path | None = None) ->
     Both are readable by their owner alone: the environment may hold tokens.
     """
     target = folder or job.attempt_dir
+    _write_spec(job, options, target)
     script = target / SCRIPT_NAME
+    _write_private(script, render(job, options))
+    return script
+
+
+def write_successor(job: Job, options: SlurmOptions, folder: Path, after: str) -> Path:
+    """Write the script and spec of a successor into `folder`; the script's path."""
+    _write_spec(job, options, folder)
+    script = folder / SCRIPT_NAME
+    _write_private(script, render_successor(job, options, folder, after))
+    return script
+
+
+def _write_spec(job: Job, options: SlurmOptions, target: Path) -> None:
     spec = {
         **asdict(job),
         "attempt_dir": str(job.attempt_dir),
@@ -219,8 +296,6 @@ def write_script(job: Job, options: SlurmOptions, folder: Path | None = None) ->
         "slurm": options.model_dump(mode="json"),
     }
     _write_private(target / SPEC_NAME, json.dumps(spec, indent=2, sort_keys=True) + "\n")
-    _write_private(script, render(job, options))
-    return script
 
 
 def bash_quote(text: str) -> str:

@@ -48,6 +48,7 @@ from training.cluster.render import (
 )
 from training.cluster.slurm_client import SlurmClient
 from training.cluster.slurm_output import JobInfo
+from training.cluster.successor import successor_folder
 from workspace import publish
 from workspace.errors import CorruptWorkspaceError, TransientError, UserError
 
@@ -59,7 +60,7 @@ _CONTRACT = {
     EXIT_NEVER_AGAIN: JobState.NEVER_AGAIN,
 }
 # squeue shows a job's base state, or a flag in its place (slurm.schedmd.com/job_state_codes.html).
-_WAITING = frozenset(
+WAITING = frozenset(
     {
         "PENDING", "CONFIGURING", "POWER_UP_NODE", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD",
         "RESV_DEL_HOLD", "SPECIAL_EXIT",
@@ -77,7 +78,7 @@ _WHY_LOST = {
     "RECONFIG_FAIL": "a node could not be configured",
 }
 # Any other word, one of a newer release included, is of a job that goes on.
-_OVER = frozenset({"COMPLETED", "FAILED", "CANCELLED", *_WHY_LOST})
+OVER = frozenset({"COMPLETED", "FAILED", "CANCELLED", *_WHY_LOST})
 _SUBMIT_TRIES = 4
 
 
@@ -136,7 +137,10 @@ class SlurmLauncher:
             return known
         if self.options.segment:
             check_version(self.options, self.client.version())
-        script = write_script(job, self.options)
+        return self.submit_script(job, write_script(job, self.options))
+
+    def submit_script(self, job: Job, script: Path) -> JobHandle:
+        """Submit `script`, unless `job` is found; leaves the handle in `job.attempt_dir`."""
         job_id = self.find(job) or self._submit(job, script)
         handle = JobHandle(key=job.key, launcher=self.name, job_id=job_id)
         publish.write_json(job.attempt_dir / HANDLE_NAME, asdict(handle))
@@ -187,7 +191,8 @@ class SlurmLauncher:
 
     def find(self, job: Job) -> str | None:
         """The id of a job with this key that Slurm remembers, or that left its record here."""
-        found = [info.job_id for info in self.client.own_jobs(job.key) if _is_ours(info, job)]
+        own = self.client.own_jobs(job.key)
+        found = [info.job_id for info in own if _lies_in(info, job.attempt_dir)]
         if found:
             return max(found, key=int)
         recorded = _read_exit(job.attempt_dir)
@@ -196,7 +201,7 @@ class SlurmLauncher:
     def live_jobs(self) -> frozenset[str]:
         """Ids of this user's jobs that wait or run, in one call."""
         jobs = self.client.own_jobs()
-        return frozenset(info.job_id for info in jobs if info.state not in _OVER)
+        return frozenset(info.job_id for info in jobs if info.state not in OVER)
 
     def _submit(self, job: Job, script: Path) -> str:
         for attempt in range(_SUBMIT_TRIES):
@@ -220,7 +225,7 @@ class SlurmLauncher:
 
     def _alive(self, handle: JobHandle, job: Job) -> bool:
         info = self.client.job(handle.job_id)
-        return info is not None and _is_ours(info, job) and info.state not in _OVER
+        return info is not None and _is_ours(info, job) and info.state not in OVER
 
     def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
         waited = 0.0
@@ -229,9 +234,9 @@ class SlurmLauncher:
             waited += 0.5
 
     def _status(self, info: JobInfo, recorded: _RecordedExit | None, job: Job) -> JobStatus:
-        if info.state in _WAITING:
+        if info.state in WAITING:
             return self._waiting(info, job)
-        if info.state not in _OVER:
+        if info.state not in OVER:
             # Who killed it (a user, the time limit, a node) is known when the job has ended.
             if recorded is None or recorded.terminated or recorded.code > 128:
                 return JobStatus(JobState.RUNNING, _where(info), nodes=info.nodes)
@@ -298,8 +303,16 @@ def _where(info: JobInfo) -> str:
 
 
 def _is_ours(info: JobInfo, job: Job) -> bool:
-    """Slurm uses job ids again, and another workspace may have a run of the same name."""
-    return info.name == job.key and Path(info.work_dir).resolve() == job.attempt_dir.resolve()
+    """Slurm uses job ids again, and another workspace may have a run of the same name.
+
+    A job that waited as a successor keeps the folder that it waited in.
+    """
+    places = (job.attempt_dir, successor_folder(job.attempt_dir))
+    return info.name == job.key and any(_lies_in(info, place) for place in places)
+
+
+def _lies_in(info: JobInfo, folder: Path) -> bool:
+    return Path(info.work_dir).resolve() == folder.resolve()
 
 
 def read_handle(attempt_dir: Path) -> JobHandle | None:

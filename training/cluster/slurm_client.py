@@ -110,6 +110,13 @@ class SlurmClient:
         except _UnknownJobError:
             return
 
+    def exclude(self, job_id: str, nodes: Iterable[str]) -> None:
+        """Have a waiting job (a user's own) leave out `nodes` and no others."""
+        chosen = ",".join(nodes)
+        self._retry(
+            lambda: self._run("scontrol", "update", f"JobId={job_id}", f"ExcNodeList={chosen}")
+        )
+
     def nodes(self, names: Iterable[str] = (), *, partition: str = "") -> list[NodeInfo]:
         """State of the named nodes, or of all (of a partition)."""
         chosen = ",".join(names)

@@ -77,10 +77,12 @@ def prepare(
     processes_per_node: int,
     gpus_per_node: int,
     with_data: bool = True,
+    known_as: Path | None = None,
 ) -> Launch:
     """Write the program's data (once, under `Work.folder`) and its configuration (into `target`).
 
-    `model` is a folder of the same architecture and tokenizer that is there already.
+    `model` is a folder of the same architecture and tokenizer that is there already; `known_as` is
+    where the job will find `target`, if that is renamed before.
     """
     if spec.checkpoint_every_steps < 1:
         raise UserError(
@@ -117,7 +119,7 @@ def prepare(
     launch = Launch(
         program=program.name,
         command=tuple(
-            word.replace("{files}", str(target)) if word.startswith("{files}") else word
+            word.replace("{files}", str(known_as or target)) if word.startswith("{files}") else word
             for word in rendered.command
         ),
         working_folder=spec.external.folder or str(work.folder),
