@@ -1,4 +1,5 @@
-"""What a trainer does beside its steps, on disk: one JSON line per load, save and publication.
+"""What a trainer does beside its steps, on disk: one JSON line per load, save, evaluation and
+publication.
 
     runs/<run>/<stage>/attempts/<n>/phases.jsonl       appended by rank 0
 
@@ -21,7 +22,7 @@ from typing import Literal
 
 PHASES_NAME = "phases.jsonl"
 
-PhaseName = Literal["load", "checkpoint", "publish"]
+PhaseName = Literal["load", "checkpoint", "evaluation", "publish"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Phase:
     """A stretch of time in which no step was trained.
 
     load: a rank's process before its first step (libraries, rows, model, checkpoint);
-    checkpoint: the steps wait for a save; publish: the stage's result is written.
+    checkpoint: the steps wait for a save; evaluation: the loss on unseen
+    rows; publish: the stage's result is written.
     """
 
     phase: PhaseName

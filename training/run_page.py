@@ -51,7 +51,9 @@ _LEAST_PAUSES: Final = (
 )
 _TEMPLATES: Final = Path(__file__).resolve().parent / "templates"
 _MOST_RANKS: Final = 512
-_CALM: Final = (Bucket.PRODUCTIVE, Bucket.CHECKPOINT, Bucket.LOAD, Bucket.STARTUP)
+_CALM: Final = (
+    Bucket.PRODUCTIVE, Bucket.EVALUATION, Bucket.CHECKPOINT, Bucket.LOAD, Bucket.STARTUP,
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

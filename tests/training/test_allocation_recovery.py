@@ -6,14 +6,17 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from ranks_on_this_machine import Job
 
 from benchmarks.chaos.trainer import Settings, read_ledger, undisturbed_weights
 from training.cluster.hang import RankView, SectionLimits, culprits
-from training.cluster.heartbeat import Section
+from training.cluster.heartbeat import BeatReader, Heartbeat, Section
 from training.cluster.stragglers import StragglerWatch
 
 MODULE = "benchmarks.chaos.trainer"
@@ -169,10 +172,10 @@ def feed(watch: StragglerWatch, steps: list[dict[int, float]]) -> list[tuple[int
 
 def test_a_straggler_is_named_once_until_it_recovers() -> None:
     usual, slow = {0: 1.0, 1: 1.01, 2: 0.99}, {0: 1.0, 1: 1.3, 2: 0.99}
-    steps = [usual] * 20 + [slow] * 40 + [usual] * 30 + [slow] * 20
+    steps = [usual] * 20 + [slow] * 40 + [usual] * 30 + [slow] * 30
     named = feed(StragglerWatch(3), steps)
     assert [rank for rank, _ in named] == [1, 1]
-    assert 20 < named[0][1] <= 40 and 90 < named[1][1] <= 110
+    assert 20 < named[0][1] <= 50 and 90 < named[1][1] <= 120
 
 
 def test_single_slow_steps_name_nobody() -> None:
@@ -182,3 +185,68 @@ def test_single_slow_steps_name_nobody() -> None:
         for number in range(200)
     ]
     assert feed(StragglerWatch(4), steps) == []
+
+
+@pytest.mark.parametrize(
+    ("ranks", "step_s", "slow_steps", "named"),
+    [
+        (2, 1.0, 25, False),  # of one other rank, 25 steps say too little
+        (2, 1.0, 40, True),
+        (4, 1.0, 12, False),
+        (4, 1.0, 20, True),
+        (2, 0.004, 40, False),  # a burst of other work on the machine: 40 steps in 0.2 s
+        (2, 0.1, 40, True),
+    ],
+)
+def test_how_long_a_rank_must_be_slow(
+    ranks: int, step_s: float, slow_steps: int, named: bool
+) -> None:
+    usual = dict.fromkeys(range(ranks), step_s)
+    steps = [usual] * 60 + [{**usual, 0: 4.75 * step_s}] * slow_steps + [usual] * 60
+    found = feed(StragglerWatch(ranks), steps)
+    assert [rank for rank, _ in found] == [0] * named
+
+
+@given(
+    ranks=st.integers(2, 6),
+    step_s=st.floats(0.05, 3),
+    every=st.integers(1, 12),
+    save_s=st.floats(0, 100),
+    noise=st.lists(st.floats(0.98, 1.02), min_size=120, max_size=120),
+)
+def test_what_a_save_costs_is_nobodys_slowness(
+    ranks: int, step_s: float, every: int, save_s: float, noise: list[float]
+) -> None:
+    """Rank 0 saves, and is slow in the step after it, as its heartbeat sees it."""
+    watch = StragglerWatch(ranks)
+    with TemporaryDirectory() as folder:
+        reader = BeatReader(Path(folder) / "beat")
+        beat = Heartbeat(reader.path)
+        for number in range(1, 101):
+            after_save = number % every == 1 or every == 1
+            if after_save:
+                beat.section(Section.CHECKPOINT)
+                beat.section(Section.STEP)
+            beat.step(number, step_s * noise[number] + save_s * after_save)
+            seen = reader.read()
+            assert seen is not None
+            found = watch.add(0, seen.steps)
+            for rank in range(1, ranks):
+                found += watch.add(rank, [(number, step_s * noise[number + rank])])
+            assert found == []
+        reader.close()
+
+
+def test_the_step_after_an_evaluation_counts_again_later(tmp_path: Path) -> None:
+    reader = BeatReader(tmp_path / "beat")
+    beat = Heartbeat(reader.path)
+    beat.section(Section.STEP)
+    beat.step(1, 1.0)
+    beat.section(Section.EVALUATION)
+    beat.section(Section.STEP)
+    beat.step(2, 9.0)
+    beat.step(3, 1.1)
+    seen = reader.read()
+    assert seen is not None
+    assert (seen.steps, seen.step) == (((1, 1.0), (3, 1.1)), 3)
+    reader.close()

@@ -226,6 +226,8 @@ def test_the_best_weights_on_unseen_text_are_published(
     run.finish(2)
     losses = [step.extra["eval_loss"] for step in run.metrics() if "eval_loss" in step.extra]
     best = losses.index(min(losses))
+    told = [phase.phase for phase in read_phases(run.folder / "attempts" / "1")]
+    assert told.count("evaluation") == len(losses), "of rank 0 alone"
     assert run.result["ended_by"] == "patience"
     assert len(losses) == best + 1 + 3
     kept = run.folder / "model"

@@ -62,6 +62,17 @@ def test_an_undisturbed_attempt() -> None:
     assert attempt.allocated == 3 * 8 * 90 * SECOND
 
 
+def test_an_evaluation_is_no_training() -> None:
+    """Five steps of 10 s from 40 on; unseen rows are looked at from 62 to 66, inside the third."""
+    measured = Span(62 * SECOND, 66 * SECOND, B.EVALUATION)
+    trace = replace(CLEAN, phases=(*CLEAN.phases, measured))
+    [before], [after] = (account("r", [one]).attempts for one in (CLEAN, trace))
+    assert after.time[B.EVALUATION] == 4 * 16 * SECOND
+    assert after.time[B.PRODUCTIVE] == before.time[B.PRODUCTIVE] - 4 * 16 * SECOND
+    assert after.allocated == before.allocated
+    assert sum(after.time.values()) - after.time[B.QUEUE] == after.allocated
+
+
 def test_steps_trained_again_are_recompute_and_a_failures_silence_is_a_stall() -> None:
     first = Trace(
         "sft", 1, 0, 0, 100 * SECOND, steps=steps(20, 10, range(1, 6)),
@@ -131,7 +142,7 @@ def traces(draw: st.DrawFn) -> Trace:
     spans = draw(
         st.lists(
             st.builds(
-                Span, moments, moments, st.sampled_from((B.LOAD, B.CHECKPOINT, B.PRODUCTIVE))
+                Span, moments, moments, st.sampled_from((B.LOAD, B.CHECKPOINT, B.EVALUATION))
             ),
             max_size=8,
         )
@@ -160,7 +171,7 @@ def test_the_buckets_add_up_to_what_was_allocated_exactly(recorded: list[Trace])
 def test_cutting_agrees_with_looking_at_every_moment(
     start: int, length: int, spans: list[Span]
 ) -> None:
-    order = (B.STALLED, B.STARTUP, B.LOAD, B.PRODUCTIVE, B.RECOMPUTE, B.CHECKPOINT)
+    order = (B.STALLED, B.STARTUP, B.LOAD, B.PRODUCTIVE, B.RECOMPUTE, B.EVALUATION, B.CHECKPOINT)
     end = start + length
     edges = sorted(
         {start, end, *(edge for span in spans for edge in span[:2] if start < edge < end)}

@@ -129,7 +129,9 @@ def test_the_time_of_the_run_is_accounted_for(
     steps = read_metrics(result.directory.parent)
     cores = config.cpus_per_process * config.processes_per_node
     saves = sum(save for attempt in run.attempts for save in attempt.trace.saves) / 1e6
-    worked = run.device_seconds[Bucket.PRODUCTIVE] / cores + saves
+    used = run.device_seconds
+    worked = (used[Bucket.PRODUCTIVE] + used[Bucket.EVALUATION]) / cores + saves
+    assert used[Bucket.EVALUATION] > 0
     assert worked == pytest.approx(sum(step.seconds for step in steps), rel=0.02)
 
 

@@ -15,6 +15,7 @@ from tiny_training import StopAfter, question, tiny_spec, weights_hash
 from benchmarks.training.tiny_model import write_tiny_model
 from training.checkpoints import newest_complete
 from training.metrics import read_metrics, seconds_spent
+from training.phases import read_phases
 from training.trainers import dpo, grpo, sft
 from training.trainers.model_io import load_tokenizer
 from training.trainers.settings import (
@@ -203,6 +204,8 @@ def test_a_loss_that_rises_ends_the_stage_with_the_best_weights(base: Path, tmp_
         step for step in losses if step % 2 == 0
     ]
     measured = {step: loss for step, loss in losses.items() if loss is not None}
+    told = [phase for phase in read_phases(spec.attempt_dir) if phase.phase == "evaluation"]
+    assert len(told) == len(measured) and all(phase.seconds > 0 for phase in told)
     best = min(measured, key=lambda step: measured[step])
     assert best == outcome.steps - 4, "two evaluations after the best one"
     assert evaluate(spec) == pytest.approx(measured[best], rel=1e-3)

@@ -69,6 +69,7 @@ class Heartbeat:
         self._section = Section.SETUP
         self._step = 0
         self._ended = 0
+        self._interrupted = False  # by something that is no step, since the last one ended
         if path is not None:
             with path.open("r+b") as stream:
                 self._memory = mmap.mmap(stream.fileno(), SIZE)
@@ -77,15 +78,21 @@ class Heartbeat:
     def section(self, section: Section) -> None:
         """Enter `section`."""
         self._section = section
+        self._interrupted |= section is not Section.STEP
         self._changes += 1
         self._write()
 
     def step(self, number: int, own_s: float | None = None) -> None:
-        """Step `number` has ended; its next one begins. `own_s`: None when it is not known."""
+        """Step `number` has ended; its next one begins. `own_s`: None when it is not known.
+
+        Those of a step with a save or an evaluation in it, or right after, are not passed on: cold
+        caches and flushed files make the rank that writes slow for a moment.
+        """
+        known, self._interrupted = not self._interrupted, False
         self._step = number
         self._changes += 1
         self._section = Section.STEP
-        self._write((number, own_s) if own_s is not None else None)
+        self._write((number, own_s) if own_s is not None and known else None)
 
     def _write(self, ended: tuple[int, float] | None = None) -> None:
         memory = self._memory

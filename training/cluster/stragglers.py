@@ -3,10 +3,13 @@
 A rank is named when over the last `WINDOW` steps that all ranks reported, its seconds were above
 those of the others (their median, step by step) in nearly every step, by at least `SLOWER` in the
 median, and by more than the noise of the others explains. Medians and counts, no means: a garbage
-collection or a page fault in one step says nothing. Pure; fed by the coordinator.
+collection or a page fault in one step says nothing. Where fewer than `FEW_RANKS` are compared, the
+median of the others is one rank's or two's noise: twice as many steps are asked for. And steps of
+milliseconds are counted for `SPAN_S` at least, as a burst of other work on a machine lasts so long.
+Pure; fed by the coordinator.
 
 Seconds must be a rank's own, without waiting: in synchronous training the whole step takes all
-ranks equally long.
+ranks equally long. Steps that a rank does not report (one with a save in it) count for nobody.
 """
 
 from __future__ import annotations
@@ -18,7 +21,10 @@ from typing import NamedTuple
 
 WINDOW = 15
 SLOWER = 1.15
-_IN_STEPS = 13  # of the window; by chance in 1 of 270 windows for a rank as fast as the others
+FEW_RANKS = 4
+SPAN_S = 0.5
+# Of the window's steps; by chance in 1 of 270 windows for a rank as fast as the others.
+_IN_STEPS = 13 / 15
 _NOISE = 3.0  # times the others' median absolute deviation
 
 
@@ -35,6 +41,7 @@ class StragglerWatch:
 
     def __init__(self, ranks: int) -> None:
         self._ranks = ranks
+        self._steps = WINDOW if ranks >= FEW_RANKS else 2 * WINDOW
         self._open: dict[int, dict[int, float]] = defaultdict(dict)
         self._window: list[dict[int, float]] = []
         self._named: set[int] = set()
@@ -52,10 +59,10 @@ class StragglerWatch:
         return found
 
     def _complete(self, number: int) -> list[Straggler]:
-        self._window = [*self._window[-(WINDOW - 1) :], self._open[number]]
+        self._window = [*self._window[-(self._steps - 1) :], self._open[number]]
         self._last = number
         self._open = defaultdict(dict, {n: s for n, s in self._open.items() if n > number})
-        if len(self._window) < WINDOW or self._ranks < 2:
+        if len(self._window) < self._steps or self._ranks < 2:
             return []
         slow = {rank: ratio for rank in range(self._ranks) if (ratio := _ratio(self._window, rank))}
         new = [Straggler(rank, ratio, number) for rank, ratio in slow.items()]
@@ -69,7 +76,8 @@ def _ratio(window: list[dict[int, float]], rank: int) -> float:
     own = [step[rank] for step in window]
     others = [_others(step, rank) for step in window]
     usual = median(others)
-    if usual <= 0 or sum(one > other for one, other in zip(own, others, strict=True)) < _IN_STEPS:
+    slower = sum(one > other for one, other in zip(own, others, strict=True))
+    if usual <= 0 or sum(others) < SPAN_S or slower < _IN_STEPS * len(window):
         return 0.0
     noise = median(abs(other - usual) for other in others)
     behind = median(own) - usual

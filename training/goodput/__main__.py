@@ -76,6 +76,7 @@ def as_json(
                 "stage": attempt.trace.stage,
                 "attempt": attempt.trace.attempt,
                 "running": attempt.trace.running,
+                "waited_behind": attempt.trace.waited_behind,
                 "nodes": attempt.trace.nodes,
                 "devices_per_node": attempt.trace.devices,
                 "device": "CPU core" if attempt.trace.gpu is None else attempt.trace.gpu or "GPU",
@@ -131,6 +132,7 @@ def _attempts(account: RunAccount) -> Table:
         trace = attempt.trace
         kind = "CPU" if trace.gpu is None else trace.gpu or "GPU"
         state = " (running)" if trace.running else ""
+        state += " (its job waited behind the former)" if trace.waited_behind else ""
         table.add_row(
             f"{trace.stage} {trace.attempt}{state}",
             f"{trace.nodes_allocated} x {trace.devices} {kind}",

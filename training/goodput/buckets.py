@@ -18,6 +18,7 @@ class Bucket(StrEnum):
 
     PRODUCTIVE = "productive"  # steps trained for the first time
     RECOMPUTE = "recompute"  # steps trained again after a failure
+    EVALUATION = "evaluation"  # the loss on rows that are not trained on, also when taken again
     CHECKPOINT = "checkpoint"  # steps wait for a save, or the result is being written
     LOAD = "load"  # the trainer's preparation: libraries, rows, model, checkpoint
     STARTUP = "startup"  # a job or its ranks start, or end in good order
@@ -29,6 +30,7 @@ class Bucket(StrEnum):
 MEANINGS = {
     Bucket.PRODUCTIVE: "steps trained for the first time",
     Bucket.RECOMPUTE: "steps trained again after a failure",
+    Bucket.EVALUATION: "the loss on unseen rows",
     Bucket.CHECKPOINT: "waiting for a save",
     Bucket.LOAD: "libraries, rows, model, checkpoint",
     Bucket.STARTUP: "jobs and ranks starting or ending",
@@ -37,13 +39,14 @@ MEANINGS = {
     Bucket.QUEUE: "waiting for nodes (not paid)",
 }
 
-# A later one wins where spans overlap: a save lies inside the next step's time.
+# A later one wins where spans overlap: saves and evaluations lie inside a step's time.
 _PRIORITY = (
     Bucket.STALLED,
     Bucket.STARTUP,
     Bucket.LOAD,
     Bucket.PRODUCTIVE,
     Bucket.RECOMPUTE,
+    Bucket.EVALUATION,
     Bucket.CHECKPOINT,
 )
 
@@ -87,6 +90,7 @@ class Trace:
     phases: tuple[Span, ...] = ()
     saves: tuple[int, ...] = ()  # how long each checkpoint held the steps up
     restarts: tuple[int, ...] = ()
+    waited_behind: bool = False  # its job was queued while the attempt before it ran
 
 
 def cut(start: int, end: int, spans: Iterable[Span]) -> dict[Bucket, int]:

@@ -25,6 +25,7 @@ from training.cluster.job import EXIT_DONE, EXIT_RESUME
 from training.cluster.local import EXIT_NAME, HANDLE_NAME
 from training.cluster.recovery import Cause
 from training.cluster.render import NODES_NAME, SPEC_NAME, STARTED_NAME
+from training.cluster.successor import BEGAN_NAME, Verdict, read_verdict, successor_folder
 from training.goodput.buckets import MICROSECONDS, Bucket, Span, StepSpan, Trace
 from training.metrics import METRICS_NAME, MetricsFollower, StepMetrics
 from training.phases import Phase, read_phases
@@ -36,6 +37,7 @@ from workspace.errors import CorruptWorkspaceError
 _BUCKETS = {
     "load": Bucket.LOAD,
     "checkpoint": Bucket.CHECKPOINT,
+    "evaluation": Bucket.EVALUATION,
     "publish": Bucket.CHECKPOINT,
 }
 _GPU_TYPE = re.compile(r"(?:^|,)gpu:([A-Za-z][\w.-]*)")
@@ -85,6 +87,7 @@ def _read_trace(stage: str, number: int, folder: Path, now: float) -> Trace | No
         tuple(_span(phase) for phase in phases),
         tuple(_us(phase.seconds) for phase in phases if phase.phase == "checkpoint"),
         tuple(_restarts(folder)),
+        read_verdict(successor_folder(folder)) in (Verdict.TAKEN, Verdict.ALONE),
     )
 
 
@@ -99,6 +102,10 @@ def _started(folder: Path, handle: Path, outcome: dict[str, Any]) -> float | Non
     """When the job began; None while it waits in the queue."""
     record = _json(folder / STARTED_NAME)
     if record is not None:
+        waited = _json(folder / BEGAN_NAME)
+        if waited is not None and waited["job_id"] == record.get("job_id"):
+            # A successor holds its nodes while it waits for a supervisor's word: start-up, paid.
+            return float(waited["began"])
         return float(record["started"])
     if (_json(handle) or {}).get("launcher") == "local":
         return handle.stat().st_mtime

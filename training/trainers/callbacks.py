@@ -294,6 +294,8 @@ def _metrics(spec: TrainSpec, progress: Progress, memory: MemoryWatch, epochs: f
             **_: Any,
         ) -> None:
             self._evaluating_s = time.monotonic() - self._idle_since
+            if state.is_world_process_zero:
+                phases.append(spec.attempt_dir, "evaluation", self._evaluating_s)
             self._idle_since = time.monotonic()
             if self._held is not None:
                 loss = {"eval_loss": float(metrics["eval_loss"])}

@@ -134,6 +134,7 @@ class Run:
     def step(self, step: int) -> Agreement:
         """One step of the optimizer, with its lines in the ledger and the metrics."""
         rows = self.schedule.rows_per_step
+        was_saving = self.saver.is_saving
         chosen = self.order.between((step - 1) * rows, step * rows)
         share = self.share(chosen, self.samples)
         agreed = self.agree(self.accumulate(share))
@@ -157,6 +158,7 @@ class Run:
             epoch=self.schedule.epochs(step, len(self.samples)),
             memory=self.memory,
             extra=extra,
+            is_saving=was_saving or self.saver.is_saving,
         )
         if agreed.save_failed:
             self.saver.finish()

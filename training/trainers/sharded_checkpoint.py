@@ -95,6 +95,11 @@ class Saver:
             pending.result()
 
     @property
+    def is_saving(self) -> bool:
+        """Whether a save is being written beside the training."""
+        return self._pending is not None and not self._pending.done()
+
+    @property
     def has_failed(self) -> bool:
         """Whether the pending save is over and went wrong; `finish` tells how."""
         pending = self._pending

@@ -18,6 +18,11 @@ from training.trainers.schedule import Schedule
 from training.trainers.sharded_model import blocks
 from training.trainers.spec import TrainSpec
 
+_PHASES: dict[Section, phases.PhaseName] = {
+    Section.CHECKPOINT: "checkpoint",
+    Section.EVALUATION: "evaluation",
+}
+
 
 class StepReport:
     """Of one rank. Files are written by rank 0 alone, the heartbeat by all."""
@@ -52,8 +57,8 @@ class StepReport:
         yield
         seconds = time.monotonic() - begun
         self._spent[section] += seconds
-        if section is Section.CHECKPOINT and self._ranks.is_first:
-            phases.append(self._spec.attempt_dir, "checkpoint", seconds)
+        if self._ranks.is_first:
+            phases.append(self._spec.attempt_dir, _PHASES[section], seconds)
         self._beat.section(Section.STEP)
 
     @contextmanager
@@ -73,15 +78,18 @@ class StepReport:
         epoch: float,
         memory: MemoryWatch,
         extra: dict[str, float],
+        is_saving: bool = False,
     ) -> None:
-        """A step has ended."""
+        """A step has ended. `is_saving`: while a thread of this rank was writing a checkpoint."""
         now, ended = time.monotonic(), time.time()
         seconds, self._since = now - self._since, now
         saving_s, evaluating_s = (self._spent[s] for s in (Section.CHECKPOINT, Section.EVALUATION))
         self.step_s = seconds - saving_s - evaluating_s
         self.tokens += tokens
         self.last = {"loss": loss, **extra}
-        self._beat.step(step, self._own.take() if self._own else None)
+        own_s = self._own.take() if self._own else None
+        # Its own seconds are then the save's as well: no reason to call it slow.
+        self._beat.step(step, None if is_saving else own_s)
         if self._ranks.is_first:
             figures = metrics.StepMetrics(
                 stage=self._spec.stage,
