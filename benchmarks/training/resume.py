@@ -29,6 +29,8 @@ CASES: dict[tuple[str, str, int], dict[str, Any]] = {
     ("cpt", "fsdp", 2): {"sequence_length": 96, "learning_rate": 1e-3},
     ("sft", "fsdp", 2): {"tokens_per_forward": 160, "token_budget": 0},
     ("sft", "trl", 2): {"tokens_per_forward": 160, "token_budget": 0},
+    ("dpo", "trl", 2): {"micro_batch": 2},
+    ("rlvr", "trl", 2): {"generations": 2, "max_new_tokens": 4},
 }
 
 
@@ -49,18 +51,16 @@ def main() -> int:
         base = write_tiny_model(root / "base")
         data = {
             "cpt": write_texts(root / "texts.parquet", 70),
-            "sft": write_questions(root / "questions.parquet", QUESTIONS),
         }
+        questions = write_questions(root / "questions.parquet", QUESTIONS)
         for (stage, backend, ranks), settings in CASES.items():
             made = {
                 "parent": base,
-                "data": data[stage],
+                "data": data.get(stage, questions),
                 "stage": stage,
                 "backend": backend,
                 "every": EVERY,
-                "epochs": 1000.0 if stage == "cpt" else steps * ROWS / QUESTIONS,
-                "rows_per_step": ROWS,
-                **({"max_steps": steps} if stage == "cpt" else {}),
+                **_length(stage, steps),
                 **settings,
             }
             name = f"{stage} by {backend}, {ranks} ranks"
@@ -71,6 +71,14 @@ def main() -> int:
             killed.finish(ranks)
             judge(report, name, alone, killed, done)
     return report.finish()
+
+
+def _length(stage: str, steps: int) -> dict[str, Any]:
+    """The settings that make a stage as many steps of `ROWS` rows long."""
+    if stage == "rlvr":
+        return {"steps": steps, "prompts_per_step": ROWS}
+    epochs = 1000.0 if stage == "cpt" else steps * ROWS / QUESTIONS
+    return {"epochs": epochs, "rows_per_step": ROWS, "max_steps": steps}
 
 
 def disturb(run: StageRun, ranks: int, kills: int, steps: int) -> Disturbed:

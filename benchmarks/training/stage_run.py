@@ -19,6 +19,8 @@ MODULES = {
     ("cpt", "fsdp"): "training.trainers.fsdp",
     ("sft", "fsdp"): "training.trainers.fsdp",
     ("sft", "trl"): "training.trainers.sft",
+    ("dpo", "trl"): "training.trainers.dpo",
+    ("rlvr", "trl"): "training.trainers.grpo",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -70,7 +71,10 @@ def write_texts(path: Path, count: int, *, words: int = 12, seed: int = 0) -> Pa
 
 
 def write_questions(path: Path, count: int, *, longest: int = 30, seed: int = 0) -> Path:
-    """A `trl_sft` view: sums of two digits, asked with up to `longest` question marks."""
+    """Sums of two digits, asked with up to `longest` question marks.
+
+    With the columns of `trl_sft`, `trl_dpo` and `trl_grpo`.
+    """
     noise = random.Random(seed)
     rows = []
     for _ in range(count):
@@ -80,6 +84,10 @@ def write_questions(path: Path, count: int, *, longest: int = 30, seed: int = 0)
             {
                 "prompt": [{"role": "user", "content": asked}],
                 "completion": [{"role": "assistant", "content": str(left + right)}],
+                "chosen": [{"role": "assistant", "content": str(left + right)}],
+                "rejected": [{"role": "assistant", "content": str(left + right + 1)}],
+                "verifier": "exact",
+                "ground_truth": json.dumps({"value": str(left + right)}),
             }
         )
     pq.write_table(pa.Table.from_pylist(rows), path)

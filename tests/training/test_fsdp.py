@@ -106,21 +106,40 @@ def test_a_run_of_two_ranks_is_trained_accounted_for_and_published(
     assert {path.name for path in stage.iterdir()} == {"attempts", "model", "result.json"}
 
 
+@pytest.mark.parametrize(
+    ("stage", "settings"),
+    [
+        ("sft", {"epochs": 5.5, **SFT}),
+        ("dpo", {"epochs": 5.5, "rows_per_step": 8, "micro_batch": 2, "learning_rate": 1e-3}),
+        ("rlvr", {"steps": 26, "prompts_per_step": 8, "generations": 2, "max_new_tokens": 4}),
+        ("rlvr", {"steps": 26, "prompts_per_step": 8, "generations": 2, "max_new_tokens": 4,
+                  "micro_batch": 2}),
+    ],
+    ids=["sft", "dpo", "rlvr", "rlvr-passes"],
+)  # fmt: skip
 def test_trl_keeps_the_same_ledger(
-    zygote: Zygote, base: Path, questions: Path, tmp_path: Path
-) -> None:
-    """Two ranks, one kill; the stage ends in the middle of a pass."""
-    settings = {"stage": "sft", "backend": "trl", "every": 3, "epochs": 5.5, **SFT}
-    run = StageRun(zygote, tmp_path, parent=base, data=questions, **settings)
-    attempt = run.start(2)
-    wait_for(lambda: run.newest_step >= 3, attempt)
-    attempt.kill()
-    attempt.wait()
+    stage: str, settings: dict[str, Any],
+    zygote: Zygote, base: Path, questions: Path, tmp_path: Path,
+) -> None:  # fmt: skip
+    """Two ranks, two kills; it ends in the middle of a pass, as if nothing had happened."""
+    made: dict[str, Any] = {"stage": stage, "backend": "trl", "every": 3, **settings}
+    alone = StageRun(zygote, tmp_path / "alone", parent=base, data=questions, **made)
+    alone.finish(2)
+    run = StageRun(zygote, tmp_path / "killed", parent=base, data=questions, **made)
+    for step in (3, 12):
+        attempt = run.start(2)
+        wait_for(lambda step=step: run.newest_step >= step, attempt)  # type: ignore[misc]
+        attempt.kill()
+        attempt.wait()
     run.finish(2)
     audit = run.audit()
     assert audit.faults == []
     assert (audit.samples, audit.steps) == (37, 26)
-    assert [stretch.writer for stretch in audit.stretches] == ["1", "2"]
+    assert [stretch.writer for stretch in audit.stretches] == ["1", "2", "3"]
+    # Tokens of GRPO are those of the answers, which were drawn anew after each kill.
+    first, second = ([(s.step, s.loss, s.tokens) for s in one.metrics()] for one in (alone, run))
+    assert first == second
+    assert run.weights() == alone.weights()
 
 
 def test_other_numbers_of_ranks_change_rounding_alone(

@@ -13,7 +13,7 @@ import contextlib
 from typing import Any
 
 from training.trainers.sample_order import split_by_tokens
-from training.trainers.sft_ledger import Fed, carrying_places
+from training.trainers.trl_ledger import Fed, carrying_places
 
 
 def make_bounded_trainer(tokens_per_forward: int, fed: Fed, **arguments: Any) -> Any:

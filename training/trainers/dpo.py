@@ -21,6 +21,7 @@ from training.trainers.rows import IGNORED, read_view, tokenize_row, with_evalua
 from training.trainers.sample_order import StepPlan, forward_passes, plan_steps
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
+from training.trainers.trl_ledger import Fed, carrying_places, ledger_callback, with_places
 from workspace.errors import UserError
 
 REQUIRED = ("prompt", "chosen", "rejected")
@@ -64,8 +65,20 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
         seed=spec.seed,
     ).at_most(spec.dpo.max_steps)
     callbacks = make_callbacks(spec, stop, epochs=plan.epochs)
-    trainer = make_trainer(spec, tokenizer, learned, held, plan, callbacks)
-    trainer.train(resume_from_checkpoint=entry.resume_path(spec))
+    fed, resumed = Fed(), entry.resume_path(spec)
+    callbacks.callbacks.insert(
+        0,
+        ledger_callback(
+            spec,
+            fed,
+            plan.order,
+            rows_per_step=spec.dpo.rows_per_step,
+            samples=len(learned),
+            resumed=resumed,
+        ),
+    )
+    trainer = make_trainer(spec, tokenizer, learned, held, plan, callbacks, fed)
+    trainer.train(resume_from_checkpoint=resumed)
     return entry.finish(
         spec,
         callbacks.progress,
@@ -123,8 +136,12 @@ def make_trainer(
     held: list[Pair],
     plan: StepPlan,
     callbacks: Callbacks,
+    fed: Fed,
 ) -> Any:
-    """TRL's trainer over the planned order of `rows`; `held` are evaluated on."""
+    """TRL's trainer over the planned order of `rows`; `held` are evaluated on.
+
+    `fed` learns which rows reach the model.
+    """
     from trl import DPOConfig, DPOTrainer
 
     class TokenizedDpoTrainer(DPOTrainer):  # type: ignore[misc]
@@ -133,11 +150,17 @@ def make_trainer(
         def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
             return dataset
 
+        def training_step(
+            self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None
+        ) -> Any:
+            fed.note(inputs)
+            return super().training_step(model, inputs, num_items_in_batch)
+
     settings = spec.dpo
     share = entry.rows_per_rank(settings.rows_per_step, "dpo.rows_per_step")
     passes = forward_passes(share, settings.micro_batch)
     adapter = adapter_config(spec)
-    return TokenizedDpoTrainer(
+    trainer = TokenizedDpoTrainer(
         model=load_model(spec),
         ref_model=load_model(spec) if adapter is None else None,
         peft_config=adapter,
@@ -156,11 +179,13 @@ def make_trainer(
             train_sampling_strategy="sequential",
             max_length=None,
         ),
-        train_dataset=_as_dataset(rows).select(plan.order),
+        train_dataset=with_places(_as_dataset(rows).select(plan.order)),
         eval_dataset=_as_dataset(held) if held else None,
         processing_class=tokenizer,
         callbacks=callbacks.callbacks,
     )
+    trainer.data_collator = carrying_places(trainer.data_collator)
+    return trainer
 
 
 def _as_dataset(rows: list[Pair]) -> Any:

@@ -27,6 +27,7 @@ from training.trainers.sample_order import forward_passes, shuffled_passes
 from training.trainers.settings import RlvrSettings
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
+from training.trainers.trl_ledger import Fed, ledger_callback, with_places
 from training.trainers.weight_sync import check_vllm
 from workspace.errors import UserError
 
@@ -50,9 +51,21 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
     callbacks = make_callbacks(spec, stop, epochs=wanted / len(prompts.rows))
     pool = VerdictPool(default_workers(), spec.rlvr.verifier_timeout_s)
     rows = [prompts.rows[row] for row in order]
-    trainer = make_trainer(spec, tokenizer, rows, callbacks, make_reward(spec, pool))
+    fed, resumed = Fed(), entry.resume_path(spec)
+    callbacks.callbacks.insert(
+        0,
+        ledger_callback(
+            spec,
+            fed,
+            order,
+            rows_per_step=spec.rlvr.prompts_per_step,
+            samples=len(prompts.rows),
+            resumed=resumed,
+        ),
+    )
+    trainer = make_trainer(spec, tokenizer, rows, callbacks, make_reward(spec, pool), fed)
     try:
-        trainer.train(resume_from_checkpoint=entry.resume_path(spec))
+        trainer.train(resume_from_checkpoint=resumed)
         return entry.finish(
             spec,
             callbacks.progress,
@@ -93,15 +106,22 @@ def make_trainer(
     rows: list[dict[str, Any]],
     callbacks: Callbacks,
     reward: VerifiedReward,
+    fed: Fed,
 ) -> Any:
-    """TRL's trainer over `rows`, one after the other."""
+    """TRL's trainer over `rows`, one after the other; `fed` learns which are answered."""
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
+
+    class NotingGrpoTrainer(GRPOTrainer):  # type: ignore[misc]
+        """Says which prompts it samples answers to."""
+
+        def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Any:
+            return super()._generate_and_score_completions(fed.note_prompts(inputs))
 
     settings = spec.rlvr
     share = completions_per_rank(settings)
     passes = forward_passes(share, settings.micro_batch)
-    trainer = GRPOTrainer(
+    trainer = NotingGrpoTrainer(
         model=load_model(spec),
         peft_config=adapter_config(spec),
         reward_funcs=[reward],
@@ -120,7 +140,7 @@ def make_trainer(
             shuffle_dataset=False,  # `rows` are in the planned order, which a resume can walk on
             **rollout_arguments(settings),
         ),
-        train_dataset=Dataset.from_list(rows),
+        train_dataset=with_places(Dataset.from_list(rows)),
         processing_class=tokenizer,
         callbacks=callbacks.callbacks,
     )

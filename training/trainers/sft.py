@@ -19,9 +19,9 @@ from training.trainers.callbacks import Callbacks, Progress, make_callbacks
 from training.trainers.model_io import adapter_config, load_model, load_tokenizer
 from training.trainers.rows import TokenRow, TokenRows, read_view, tokenize_rows, with_evaluation
 from training.trainers.sample_order import StepPlan, plan_steps
-from training.trainers.sft_ledger import Fed, ledger_callback, with_places
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
+from training.trainers.trl_ledger import Fed, ledger_callback, with_places
 from workspace.errors import UserError
 
 
@@ -68,7 +68,15 @@ def prepare(spec: TrainSpec, stop: StopRequest) -> Prepared:
     callbacks = make_callbacks(spec, stop, epochs=plan.epochs)
     fed, resumed = Fed(), entry.resume_path(spec)
     callbacks.callbacks.insert(
-        0, ledger_callback(spec, fed, plan.order, samples=len(learned), resumed=resumed)
+        0,
+        ledger_callback(
+            spec,
+            fed,
+            plan.order,
+            rows_per_step=spec.sft.rows_per_step,
+            samples=len(learned),
+            resumed=resumed,
+        ),
     )
     trainer = make_trainer(spec, tokenizer, learned, held, plan, callbacks, fed)
     return Prepared(trainer, tokenizer, callbacks.progress, resumed, len(learned), tokens.rejects)

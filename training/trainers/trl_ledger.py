@@ -1,8 +1,9 @@
-"""The ledger of samples (`training.ledger`) for TRL's trainer.
+"""The ledger of samples (`training.ledger`) for TRL's trainers.
 
-Each row of the data set carries its place in the planned order. The collator takes it along, the
-training step notes it, and after the optimizer's step a callback writes it down: what counts is
-what reached the model, not what was planned.
+Each row of the data set carries its place in the planned order, up to the model: a row to be
+learned in the batch of its tokens, a prompt until answers to it are sampled. There it is noted, and
+after the optimizer's step a callback writes it down: what counts is what reached the model, not
+what was planned.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ class Fed:
         """Take the places out of a batch."""
         self.places += inputs.pop(PLACE).tolist()
 
+    def note_prompts(self, inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Take the places out of rows, each of which is there once for every answer to it."""
+        self.places += dict.fromkeys(row[PLACE] for row in inputs)
+        return [{name: row[name] for name in row if name != PLACE} for row in inputs]
+
 
 def with_places(rows: Any) -> Any:
     """A data set in the planned order with a column of its rows' places."""
@@ -49,12 +55,19 @@ def carrying_places(collate: Callable[[list[dict[str, Any]]], dict[str, Any]]) -
 
 
 def ledger_callback(
-    spec: TrainSpec, fed: Fed, order: Sequence[int], *, samples: int, resumed: str | None
+    spec: TrainSpec,
+    fed: Fed,
+    order: Sequence[int],
+    *,
+    rows_per_step: int,
+    samples: int,
+    resumed: str | None,
 ) -> Any:
-    """Writes the ledger. It must come before the callback that completes checkpoints."""
-    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+    """Writes the ledger. It must come before the callback that completes checkpoints.
 
-    rows = spec.sft.rows_per_step
+    `order`: the sample at each place; `resumed`: the checkpoint that training goes on from.
+    """
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
     class KeepLedger(TrainerCallback):  # type: ignore[misc]
         def on_train_begin(
@@ -68,13 +81,13 @@ def ledger_callback(
                 world_size=args.world_size,
                 resumed_from=Origin(origin, state.global_step) if resumed else None,
                 samples=samples,
-                rows_per_step=rows,
+                rows_per_step=rows_per_step,
             )
 
         def on_step_end(
             self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
         ) -> None:
-            first = (state.global_step - 1) * rows
+            first = (state.global_step - 1) * rows_per_step
             self._ledger.trained(
                 state.global_step,
                 [place - first for place in fed.places],
