@@ -62,9 +62,9 @@ class Compiler(NamedTuple):
             return _EXTRA_LIBRARY.sub("", chosen)
         return chosen
 
-    def command(self, settings: str, source: str, *, target: str = "vvp") -> str:
-        """A shell's line that compiles the file `source`; target `null` writes nothing."""
-        words = [f"{self.base}/ivl", f"-C{settings}", f"-C{self.base}/{target}.conf", "--", "-"]
+    def command(self, settings: str, source: str) -> str:
+        """A shell's line that compiles the file `source`."""
+        words = [f"{self.base}/ivl", f"-C{settings}", f"-C{self.base}/vvp.conf", "--", "-"]
         return f"{shlex.join(words)} <{shlex.quote(source)}"
 
 

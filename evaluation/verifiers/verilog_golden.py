@@ -62,10 +62,13 @@ class Golden:
     def output_bits(self) -> int:
         return sum(p.width for p in self.ports if p.direction == "output")
 
-    def vectors(self) -> list[int]:
+    @functools.cached_property
+    def vectors(self) -> tuple[int, ...]:
         """The input vectors, one a step."""
-        return verilog_stimulus.make_vectors(
-            self.ports, self.roles, seed=self.seed, cycles=self.cycles, constants=self.constants
+        return tuple(
+            verilog_stimulus.make_vectors(
+                self.ports, self.roles, seed=self.seed, cycles=self.cycles, constants=self.constants
+            )
         )
 
     def known_share(self) -> float:
@@ -188,6 +191,8 @@ class Task(NamedTuple):
     after: str
 
 
+# A group of answers to one task is graded in a row.
+@functools.lru_cache(maxsize=8)
 def parse_ground_truth(ground_truth: str, kind: str = "verilog_sim") -> Task:
     """Read what `Golden.ground_truth` wrote. Raises `UserError` for anything else."""
     truth = truths.load(kind, ground_truth)

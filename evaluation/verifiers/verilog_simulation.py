@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from evaluation.verifiers import sandbox, temporary_disk
 from evaluation.verifiers.sandbox import Finished, Limits
@@ -29,6 +29,8 @@ from evaluation.verifiers.verdict import OUTPUT_CHARS, Verdict
 from evaluation.verifiers.verilog_compiler import compiler
 from evaluation.verifiers.verilog_gate import check_raw, clean_code, is_preprocessed, program_of
 from evaluation.verifiers.verilog_stimulus import Port
+
+COMPILED_BYTES: Final = 32 << 20  # a limit of bytes holds for every file, the program too
 
 _SCOPE = re.compile(r'^S_\w+ \.scope module, "(?P<instance>[^"]*)" "(?P<module>[^"]*)"', re.M)
 _PORT = re.compile(r'^\s+\.port_info \d+ /(?P<kind>\w+) (?P<width>\d+) "(?P<name>[^"]*)"', re.M)
@@ -77,13 +79,13 @@ def bench(cpu_s: int) -> Iterator[Bench]:
 
 # A compiler's exit code may be the number of its errors, so what ended it is read from what the
 # shell says of it.
-_DRIVE = """{limits}{alone}{both} 2>both.log || exit 102
+_DRIVE = """{both} 2>both.log || exit 102
 vvp -n both.vvp
 ended=$?
 times >times.log
 exit $ended
 """
-_ALONE = "{command} 2>alone.log || exit 101\n"
+_ALONE = "{command} 2>alone.log || exit 101\n: >alone.done\n"
 _ALONE_FAILED, _BOTH_FAILED = 101, 102
 
 
@@ -139,7 +141,7 @@ class Bench:
             return text
         self._write("answer.sv", text)
         command = ["iverilog", "-g2012", "-E", "-M", "read.txt", "-o", "code.sv", "answer.sv"]
-        ended = self._run(command)
+        ended = _verdict(sandbox.run(self.folder, command, self.limits), "compile")
         if ended is not None:
             return ended
         # A macro can put a directive together that its text does not hold.
@@ -179,14 +181,25 @@ class Bench:
         (self.folder / name).write_text(text, encoding="utf-8", errors="replace")
 
     def _compile_alone(self) -> list[Port] | Verdict:
-        command = ["iverilog", "-g2012", "-s", self.top, "-o", "alone.vvp", "code.sv"]
-        ended = self._run(command)
-        if ended is not None:
-            return ended
+        ended = self._start(self._alone(), self.limits)
+        return self._compile_failure(ended) or _verdict(ended, "compile") or self.ports()
+
+    @property
+    def compiled_alone(self) -> bool:
+        """Whether the code by itself, without a bench, was compiled."""
+        return (self.folder / "alone.done").exists()
+
+    def ports(self) -> list[Port] | Verdict:
+        """Of the code that was compiled alone."""
         return _read_ports((self.folder / "alone.vvp").read_text(errors="replace"), self.top)
 
-    def play(self, ports: Sequence[Port], vectors: Sequence[int]) -> list[str] | Verdict:
-        """Drive the inputs with each vector and sample all outputs 100 ns later."""
+    def play(
+        self, ports: Sequence[Port], vectors: Sequence[int], *, alone: bool = False
+    ) -> list[str] | Verdict:
+        """Drive the inputs with each vector and sample all outputs 100 ns later.
+
+        `alone` as in `drive`, for code that was not loaded.
+        """
         mark = secrets.token_hex(12)
         names = {key: f"{key}_{mark}" for key in ("bench", "now", "all", "seen", "step", "unit")}
         inputs, outputs = _width(ports, "input"), _width(ports, "output")
@@ -194,30 +207,20 @@ class Bench:
         (self.folder / f"{mark}.hex").write_text(
             "".join(f"{vector:0{digits}x}\n" for vector in vectors)
         )
-        (self.folder / "bench.sv").write_text(
-            _BENCH.format(
-                **names,
-                inputs=inputs,
-                outputs=outputs,
-                steps=len(vectors),
-                top=self.top,
-                connections=_connections(ports, names["now"], names["seen"]),
-                stimulus=f"{mark}.hex",
-                mark=mark,
-            )
+        text = _BENCH.format(
+            **names,
+            inputs=inputs,
+            outputs=outputs,
+            steps=len(vectors),
+            top=self.top,
+            connections=_connections(ports, names["now"], names["seen"]),
+            stimulus=f"{mark}.hex",
+            mark=mark,
         )
-        command = ["iverilog", "-g2012", "-s", names["bench"], "-o", "both.vvp"]
-        ended = self._run([*command, "bench.sv", "code.sv"])
-        if ended is not None:
-            return ended
         # Twice the honest output, and room for what vvp itself may say.
-        most = 2 * len(vectors) * (outputs + len(mark) + 12) + (1 << 16)
-        finished = sandbox.run(
-            self.folder,
-            ["vvp", "-n", "both.vvp"],
-            Limits(self.limits.cpu_s, self.limits.memory_bytes, most, self.limits.wall_s),
-        )
-        return _verdict(finished, "runtime") or read_samples(finished.stdout, mark)
+        most = 2 * len(vectors) * (outputs + len(mark) + 12) + COMPILED_BYTES
+        ran = self.drive(text, names["bench"], alone=alone, output_bytes=most)
+        return ran if isinstance(ran, Verdict) else read_samples(ran.stdout, mark)
 
     def drive(
         self, bench_text: str, top: str, *, alone: bool, output_bytes: int, written: str = ""
@@ -230,17 +233,26 @@ class Bench:
         `written` is a file of the bench that is read afterwards.
         """
         limits = replace(self.limits, output_bytes=output_bytes)
-        command = ["sh", "-c", self._script(bench_text, top, limits, alone=alone)]
-        finished = sandbox.run(self.folder, command, limits, tool="iverilog", limits_itself=True)
+        script = f"{self._alone() if alone else ''}{self._both(bench_text, top)}"
+        finished = self._start(script, limits)
+        failure = self._compile_failure(finished) or _verdict(finished, "runtime")
+        return failure or Driven(
+            finished.stdout,
+            sandbox.read_start(self.folder / "both.log", 1 << 16),
+            _cpu_seconds(self.folder / "times.log"),
+            sandbox.read_start(self.folder / written, output_bytes) if written else "",
+            self.program(),
+        )
+
+    def _start(self, script: str, limits: Limits) -> Finished:
+        """Have a shell do it in the sandbox."""
+        command = ["sh", "-c", f"{sandbox.shell_limits(limits)}{script}"]
+        return sandbox.run(self.folder, command, limits, tool="iverilog", limits_itself=True)
+
+    def _compile_failure(self, finished: Finished) -> Verdict | None:
+        """The verdict when it was a compiler that ended a script; None when both did their work."""
         if finished.code not in (_ALONE_FAILED, _BOTH_FAILED) or finished.limit:
-            warnings = sandbox.read_start(self.folder / "both.log", 1 << 16)
-            return _verdict(finished, "runtime") or Driven(
-                finished.stdout,
-                warnings,
-                _cpu_seconds(self.folder / "times.log"),
-                sandbox.read_start(self.folder / written, output_bytes) if written else "",
-                self.program(),
-            )
+            return None
         log = "alone.log" if finished.code == _ALONE_FAILED else "both.log"
         said = sandbox.read_start(self.folder / log, 1 << 16)
         outcome = "compile"
@@ -253,27 +265,20 @@ class Bench:
         )
         return _verdict(ended, outcome) or Verdict(0.0, outcome)
 
-    def _script(self, bench_text: str, top: str, limits: Limits, *, alone: bool) -> str:
-        """What a shell is to do; its files are written."""
+    def _alone(self) -> str:
+        """A shell's lines that compile the code by itself; the files for it are written."""
+        icarus = compiler()
+        self._write("alone.conf", icarus.settings(self.code(), self.top, "alone.vvp"))
+        return _ALONE.format(command=icarus.command("alone.conf", "code.sv"))
+
+    def _both(self, bench_text: str, top: str) -> str:
+        """Those that compile and simulate it in its bench."""
         icarus, code = compiler(), self.code()
         # One text for the compiler, as its preprocessor would have made of two files.
         both = f'`line 1 "bench.sv" 0\n{bench_text}\n`line 1 "code.sv" 0\n{code}\n'
         self._write("both.sv", both)
         self._write("both.conf", icarus.settings(both, top, "both.vvp"))
-        by_itself = ""
-        if alone:
-            self._write("alone.conf", icarus.settings(code, self.top, "alone.vvp"))
-            by_itself = _ALONE.format(
-                command=icarus.command("alone.conf", "code.sv", target="null")
-            )
-        return _DRIVE.format(
-            limits=sandbox.shell_limits(limits),
-            alone=by_itself,
-            both=icarus.command("both.conf", "both.sv"),
-        )
-
-    def _run(self, command: list[str]) -> Verdict | None:
-        return _verdict(sandbox.run(self.folder, command, self.limits), "compile")
+        return _DRIVE.format(both=icarus.command("both.conf", "both.sv"))
 
 
 def _cpu_seconds(times: Path) -> float:

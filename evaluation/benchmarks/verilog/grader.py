@@ -36,11 +36,11 @@ from evaluation.verifiers.verilog_answer import extract_code
 from evaluation.verifiers.verilog_cuts import has_concurrent_assertion
 from evaluation.verifiers.verilog_gate import program_of
 from evaluation.verifiers.verilog_golden import Sample, compare_samples
+from evaluation.verifiers.verilog_simulation import COMPILED_BYTES
 from evaluation.verifiers.verilog_tokens import tokens_of
 
 VERSION: Final = "5"  # part of a score's identity: raise it when any judgement may change
 MIN_CPU_S: Final = 2
-COMPILED_BYTES: Final = 32 << 20  # the limit holds for every file, the compiled program too
 
 
 @dataclass(frozen=True)
