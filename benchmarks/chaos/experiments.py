@@ -33,6 +33,7 @@ EXPERIMENTS = (
     Experiment("C11b", "slurmctld is killed", control.slurmctld_kill),
     Experiment("C11c", "the Prefect flow is killed", prefect_kills.flow_kill),
     Experiment("C11d", "the Prefect server is killed", prefect_kills.server_kill),
+    Experiment("C11e", "the Prefect worker is killed", prefect_kills.worker_kill),
     Experiment("C12", "a zombie writes", nodes.zombie_writer),
     Experiment("C13", "storage fails", jobs.storage),
     Experiment("C15", "a soak", endurance.soak),

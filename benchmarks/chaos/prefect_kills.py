@@ -1,27 +1,27 @@
-"""The Prefect flow of training is killed, or the Prefect server under it: `flows.train` itself.
+"""The Prefect flow of training is killed, the Prefect server, or the worker: `flows.train` itself.
 
-A real data set of 64 questions and a random Llama of 100,000 weights on two nodes. The flow's
-process gets SIGKILL at a random moment and the same command is started again; or the server does,
-and the flow is started again on a new one should it not have ended well by itself. Either way the
-run must be published, by as many jobs as it has attempts.
-
-Not covered: killing a worker that runs the flow as a deployment.
+A real data set of 64 questions and a random Llama of 100,000 weights on two nodes. Whatever gets
+SIGKILL at a random moment is started again as its operators would: the flow's command by hand, the
+server on its port and database, the worker in its pool. Where the worker's flow process dies with
+it (a login node that is gone), `reconcile` has the flow run started again. Every run must be
+published, by as many jobs as it has attempts.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import yaml
 
 from benchmarks.chaos.lab import Lab, LabError
+from benchmarks.chaos.prefect_site import PrefectSite, as_parameters, open_site
 from benchmarks.chaos.result import Result
 from benchmarks.chaos.supervisor import REPOSITORY
 from benchmarks.training.tiny_model import write_questions, write_tiny_model
@@ -31,27 +31,39 @@ from training.trainers.settings import RlvrSettings, SftSettings
 from workspace.manifest import Manifest, describe_file, now, write_manifest
 
 ROWS, STEPS = 64, 40
-FLOW, SERVER = "Prefect flow", "Prefect server"
+PATIENCE_S = 300.0
 
 
 def flow_kill(lab: Lab, short: bool) -> list[Result]:
     """C11: SIGKILL to `python -m flows.train`."""
-    return _trials(lab, 2 if short else 10, FLOW)
+    return _trials(lab, 2 if short else 10, "Prefect flow", _kill_flow)
 
 
 def server_kill(lab: Lab, short: bool) -> list[Result]:
-    """C11: SIGKILL to the Prefect server while the flow waits for its job."""
-    return _trials(lab, 2 if short else 10, SERVER)
+    """C11: SIGKILL to the Prefect server while a flow run of the worker waits for its job."""
+    with open_site(lab.folder / "server-site") as site:
+        return _trials(lab, 1 if short else 10, "Prefect server", partial(_kill_server, site))
 
 
-def _trials(lab: Lab, trials: int, victim: str) -> list[Result]:
-    base = write_tiny_model(lab.folder / f"base-{victim[-4:]}")
+def worker_kill(lab: Lab, short: bool) -> list[Result]:
+    """C11: SIGKILL to the worker; in every second trial its flow's process dies with it."""
+    with open_site(lab.folder / "worker-site") as site:
+        return _trials(lab, 1 if short else 10, "Prefect worker", partial(_kill_worker, site))
+
+
+Kill = Callable[[TrainConfig, int], bool]  # of a trial; whether its run was published
+
+
+def _trials(lab: Lab, trials: int, victim: str, kill: Kill) -> list[Result]:
+    word = victim.split()[-1]
+    base = write_tiny_model(lab.folder / f"base-{word}")
     duplicates = lost = 0
     for trial in range(trials):
-        config = _config(lab.folder / f"{victim[8:]}-{trial}", base)
-        published = (_kill_flow if victim == FLOW else _kill_server)(config, trial)
-        lost += not published
+        config = _config(lab.folder / f"{word}-{trial}", base)
+        began = time.monotonic()
+        lost += not kill(config, trial)
         duplicates += lab.duplicates_under(_stage(config))
+        print(f"  {victim}, trial {trial}: {time.monotonic() - began:.0f} s", flush=True)
     return [
         Result(f"duplicate submissions, {victim} killed {trials} times", duplicates, "", "= 0"),
         Result(f"lost runs, {victim} killed {trials} times", lost, "", "= 0"),
@@ -61,25 +73,53 @@ def _trials(lab: Lab, trials: int, victim: str) -> list[Result]:
 def _kill_flow(config: TrainConfig, trial: int) -> bool:
     with temporary_api():
         flow = _start(config)
-        _await_job(config, flow)
+        _await_job(config, lambda: flow.poll() is not None)
         time.sleep(random.Random(trial).uniform(0, 15))
         flow.kill()
         flow.wait()
         return _start(config).wait(300) == 0
 
 
-def _kill_server(config: TrainConfig, trial: int) -> bool:
-    with temporary_api():
-        flow = _start(config)
-        _await_job(config, flow)
-        time.sleep(random.Random(trial).uniform(0, 10))
-        for pid in _server_pids():
-            os.kill(pid, signal.SIGKILL)
-        code = flow.wait(400)
-    if code == 0:
-        return True
-    with temporary_api():
-        return _start(config).wait(300) == 0
+def _kill_server(site: PrefectSite, config: TrainConfig, trial: int) -> bool:
+    flow_run = _submit(site, config)
+    time.sleep(random.Random(trial).uniform(0, 10))
+    site.kill("server")
+    time.sleep(1)
+    site.start_server()
+    return _is_completed(site, flow_run, config)
+
+
+def _kill_worker(site: PrefectSite, config: TrainConfig, trial: int) -> bool:
+    flow_run = _submit(site, config)
+    time.sleep(random.Random(trial).uniform(0, 8))
+    with_flow = trial % 2 == 0
+    site.kill("worker")
+    if with_flow:
+        site.kill_flow(flow_run)
+    site.start_worker()
+    return _is_completed(site, flow_run, config, reconciled=with_flow)
+
+
+def _submit(site: PrefectSite, config: TrainConfig) -> str:
+    flow_run = site.submit(as_parameters(config))
+    _await_job(config, lambda: site.state(flow_run) in ("FAILED", "CRASHED"))
+    return flow_run
+
+
+def _is_completed(
+    site: PrefectSite, flow_run: str, config: TrainConfig, *, reconciled: bool = False
+) -> bool:
+    """Whether the flow run ends well and its model is there."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (state := site.state(flow_run)) != "COMPLETED":
+        ended = state in ("FAILED", "CANCELLED") or (state == "CRASHED" and not reconciled)
+        if ended or time.monotonic() > deadline:
+            print(f"  flow run {flow_run} is {state}: {site.log('worker')[-1500:]}", flush=True)
+            return False
+        if reconciled:
+            site.reconcile(config.workspace)
+        time.sleep(1)
+    return plan(config).published is not None
 
 
 def _start(config: TrainConfig) -> subprocess.Popen[bytes]:
@@ -135,25 +175,12 @@ def _stage(config: TrainConfig) -> Path:
     return plan(config).folder.root / "sft"
 
 
-def _await_job(config: TrainConfig, flow: subprocess.Popen[bytes]) -> None:
+def _await_job(config: TrainConfig, is_over: Callable[[], bool]) -> None:
     handle = _stage(config) / "attempts" / "1" / "handle.json"
     deadline = time.monotonic() + 180
     while not handle.exists():
-        if flow.poll() is not None or time.monotonic() > deadline:
-            log = (config.workspace / "flow.log").read_text(errors="replace")
-            raise LabError(f"the flow submitted no job: {log[-1500:]}")
+        if is_over() or time.monotonic() > deadline:
+            log = config.workspace / "flow.log"
+            text = log.read_text(errors="replace") if log.exists() else ""
+            raise LabError(f"the flow submitted no job: {text[-1500:]}")
         time.sleep(0.2)
-
-
-def _server_pids() -> list[int]:
-    home = f"PREFECT_HOME={os.environ['PREFECT_HOME']}".encode()
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            environment = (entry / "environ").read_bytes().split(b"\0")
-            # The job has the flow's environment.
-            in_job = any(value.startswith(b"SLURM_JOB_ID=") for value in environment)
-            flow = b"flows.train" in (entry / "cmdline").read_bytes()
-            if home in environment and not (in_job or flow or int(entry.name) == os.getpid()):
-                found.append(int(entry.name))
-    return found
