@@ -1,12 +1,13 @@
 """Faults on a real Slurm of six nodes on this machine: how long training stands still.
 
-    python -m benchmarks.chaos [--short] [--only C1,C2] [--no-peers]
+    python -m benchmarks.chaos [--short] [--only C1,C2] [--no-peers | --only-peers]
 
 Needs root and Debian's Slurm (`deploy/slurm/one-host`). One table: ours, the target, and what a
 plain `sbatch --requeue` and submitit make of the same fault ("lost": not training again within
 150 s; "not run": not measured). Writes `benchmarks/results/chaos_training*.json`; `--only` keeps
-the file's figures of the other experiments. Faults in the real trainers' saves and samples are
-measured by `benchmarks.training.{resume,save_kill,reshard,async_save}`.
+the file's figures of the other experiments, `--only-peers` ours of those that it names. Faults in
+the real trainers' saves and samples are measured by
+`benchmarks.training.{resume,save_kill,reshard,async_save}`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import os
 import sys
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -33,7 +34,9 @@ NOT_RUN = "not run"
 def main() -> int:
     arguments = parser(__doc__ or "")
     arguments.add_argument("--only", default="", help="keys of experiments, by commas")
-    arguments.add_argument("--no-peers", action="store_true", help="ours alone")
+    whose = arguments.add_mutually_exclusive_group()
+    whose.add_argument("--no-peers", action="store_true", help="ours alone")
+    whose.add_argument("--only-peers", action="store_true", help="beside our known figures")
     chosen = arguments.parse_args()
     only = {key for key in chosen.only.upper().split(",") if key}
     report = Report("chaos", "training", short=chosen.short)
@@ -42,14 +45,17 @@ def main() -> int:
         for experiment in EXPERIMENTS:
             if only and experiment.key.upper() not in only:
                 continue
+            beside = {} if chosen.no_peers else _peers(lab, experiment)
+            if chosen.only_peers:
+                report.figures += _known(report, experiment, beside)
+                continue
             results = _play(lab, experiment, chosen.short, report)
             failed |= results is None
-            beside = {} if chosen.no_peers else _peers(lab, experiment)
             for at, result in enumerate(results or []):
                 report.figures.append(_figure(experiment, result, beside if at == 0 else {}))
     load = os.getloadavg()[2]
     report.notes.append(f"{', '.join(sorted(only)) or 'all'}: load of the machine {load:.1f}")
-    if only:
+    if only or chosen.only_peers:
         _take_over(report)
     console = Console() if sys.stdout.isatty() else Console(width=160)
     return max(report.finish(lambda filled: console.print(_table(filled))), int(failed))
@@ -97,23 +103,41 @@ def _figure(experiment: Experiment, result: Result, beside: dict[str, str]) -> F
         result.value,
         result.unit,
         result.target,
-        ", ".join(f"{peer}: {value}" for peer, value in beside.items()),
+        _peer_words(beside),
     )
+
+
+def _peer_words(beside: dict[str, str]) -> str:
+    return ", ".join(f"{peer}: {value}" for peer, value in beside.items())
 
 
 def _take_over(report: Report) -> None:
     """Keep the figures of experiments that this run left out, and the order of all."""
+    ran = {_key(figure) for figure in report.figures}
+    known, notes = _written(report)
+    report.figures += [figure for figure in known if _key(figure) not in ran]
+    order = [experiment.key for experiment in EXPERIMENTS]
+    report.figures.sort(key=lambda figure: order.index(_key(figure)))
+    report.notes = [*notes, *report.notes]
+
+
+def _written(report: Report) -> tuple[list[Figure], list[str]]:
+    """Figures and notes of the file as it is."""
     try:
         known = json.loads(report.path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return
+        return [], []
     names = {field.name for field in fields(Figure)}
-    ran = {_key(figure) for figure in report.figures}
-    old = [Figure(**{k: v for k, v in one.items() if k in names}) for one in known["figures"]]
-    report.figures += [figure for figure in old if _key(figure) not in ran]
-    order = [experiment.key for experiment in EXPERIMENTS]
-    report.figures.sort(key=lambda figure: order.index(_key(figure)))
-    report.notes = [*known["notes"], *report.notes]
+    figures = [Figure(**{k: v for k, v in one.items() if k in names}) for one in known["figures"]]
+    return figures, known["notes"]
+
+
+def _known(report: Report, experiment: Experiment, beside: dict[str, str]) -> list[Figure]:
+    """Our figures of the file, with those of the peers beside the one that they are of."""
+    ours = [figure for figure in _written(report)[0] if _key(figure) == experiment.key]
+    if not ours or not beside:
+        return ours
+    return [replace(ours[0], peer=_peer_words(beside)), *ours[1:]]
 
 
 def _key(figure: Figure) -> str:

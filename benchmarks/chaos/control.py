@@ -42,11 +42,47 @@ def walltime(lab: Lab, short: bool) -> list[Result]:
             run.kill_supervisor()
         lab.cancel_all()
     return [
+        Result("steps lost or repeated over it, worst", max(map(abs, last_steps)), "", "= 0"),
         Result(
             f"left before the limit with the last step saved, of {trials}", saved, "", f"= {trials}"
         ),
-        Result("steps lost or repeated over it, worst", max(map(abs, last_steps)), "", "= 0"),
     ]
+
+
+def queued_successor(lab: Lab, short: bool) -> list[Result]:
+    """A job dies behind which the next one waits: with a supervisor, and without."""
+    trials, patience_s = (1 if short else 5), 5.0
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    strangers = 0
+    for trial in range(trials):
+        for supervised in seconds:
+            run = lab.run(
+                "queued", {"steps": 200, "step_s": STEP_S}, nodes=1, restarts=0, successor=True,
+                successor_wait_s=patience_s,
+            ).supervise()  # fmt: skip
+            waits = run.stage / "successors" / "2" / "handle.json"
+            run.until(waits.exists, "had a job waiting")
+            run.until_step(25 + trial)
+            if not supervised:
+                run.kill_supervisor()
+            when = time.time()
+            os.kill(run.coordinator_pid(), signal.SIGKILL)
+            seconds[supervised].append(run.recovered(when))
+            run.until((run.stage / "result.json").exists, "trained to the end")
+            if supervised:
+                run.finish()
+            took_over = run.stage / "attempts" / "2" / "handle.json"
+            strangers += json.loads(took_over.read_text()) != json.loads(waits.read_text())
+            strangers += run.attempts() != 2
+            lab.cancel_all()
+    return [
+        Result("training again in the job that waited, worst", max(seconds[True]), "s", "<= 20"),
+        Result(
+            f"the same without a supervisor (a wait of {patience_s:.0f} s in it), worst",
+            max(seconds[False]), "s", "<= 30",
+        ),
+        Result("other jobs than the one that waited", strangers, "", "= 0"),
+    ]  # fmt: skip
 
 
 def supervisor_kill(lab: Lab, short: bool) -> list[Result]:

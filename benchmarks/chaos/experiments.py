@@ -25,6 +25,7 @@ EXPERIMENTS = (
     Experiment("C2", "a node dies, the allocation has a spare", nodes.node_death_with_spare),
     Experiment("C3", "a node dies, no spare", nodes.node_death_without_spare),
     Experiment("shrink", "a node dies, no other is free", nodes.no_node),
+    Experiment("queued", "a job dies, the next one waits behind it", control.queued_successor),
     Experiment("C7", "a rank hangs", ranks.hangs),
     Experiment("C8", "the time limit comes", control.walltime),
     Experiment("C9", "a deterministic bug", ranks.bug),

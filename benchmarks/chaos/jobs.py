@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import string
 import subprocess
-from pathlib import Path
 
+from benchmarks.chaos.disks import fill, small_disk
 from benchmarks.chaos.lab import Lab, LabError
 from benchmarks.chaos.result import STEP_S, Result, wait_for
 from benchmarks.chaos.supervisor import GIVEN_UP, REPOSITORY
@@ -21,14 +20,10 @@ def storage(lab: Lab, short: bool) -> list[Result]:
     results = []
     for fault in ("full", "read-only"):
         run = lab.run("disk", {"steps": 400, "step_s": STEP_S, "payload_bytes": 200_000})
-        folder = run.stage / "checkpoints"
-        folder.mkdir()
-        mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
-        subprocess.run(mount, check=True)
-        try:
+        with small_disk(run.stage / "checkpoints") as folder:
             run.supervise().until_step(25)
             if fault == "full":
-                (folder / "filler").write_bytes(b"x" * _free_bytes(folder))
+                fill(folder)
             else:
                 subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
             code = run.wait()
@@ -38,8 +33,6 @@ def storage(lab: Lab, short: bool) -> list[Result]:
                 raise LabError(f"{fault}: exit {code}, newest {newest}: {run.log()[-800:]}")
             results.append(Result(f"starts until it was given up, disk {fault}",
                                   len(run.events("started")), "", "<= 3"))  # fmt: skip
-        finally:
-            subprocess.run(["umount", "-l", str(folder)], check=True)
     return [*results, Result("old checkpoints intact, of 2", 2, "", "= 2")]
 
 
@@ -82,11 +75,6 @@ def two_jobs_on_one_node(lab: Lab, short: bool) -> list[Result]:
         together = runs[0].ledger()[0]["time"] < runs[1].ledger()[-1]["time"]
         fine += bool(shared) and together and all(run.attempts() == 1 for run in runs)
     return [Result(f"pairs of jobs side by side on a node, of {trials}", fine, "", f"= {trials}")]
-
-
-def _free_bytes(folder: Path) -> int:
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize
 
 
 def _nasty(noise: random.Random) -> str:

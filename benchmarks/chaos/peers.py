@@ -17,8 +17,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from benchmarks.chaos.disks import fill, small_disk
 from benchmarks.chaos.lab import Lab, LabError, Run
+from benchmarks.chaos.result import STEP_S
 from benchmarks.chaos.supervisor import REPOSITORY
 from training.cluster.marks import MARK, marked
 
@@ -156,6 +159,40 @@ def starts_with_a_bug(lab: Lab, how: str) -> float:
     """How often it is started when it fails at the same step every time (0: for ever)."""
     run = _peer(lab, how, {"steps": 60, "bug_rank": 1, "bug_step": 7})
     run.until_step(6)
+    return _starts(run)
+
+
+def over_the_time_limit(lab: Lab, how: str) -> float:
+    """Steps lost or trained twice over a job's time limit; `LOST` when nothing follows it."""
+    run = _peer(lab, how, {"steps": 100_000, "step_s": STEP_S, "save_every": 10_000}, minutes=1)
+    run.until_step(1)
+    first = run.ledger()[0]["pid"]
+
+    def next_job() -> dict[str, Any] | None:
+        return next((line for line in run.ledger() if line["pid"] != first), None)
+
+    try:
+        run.until(next_job, "went on", 60 + PATIENCE_S)
+    except LabError:
+        return LOST
+    resumed = next_job()
+    assert resumed is not None
+    trained = max(line["step"] for line in run.ledger() if line["pid"] == first)
+    return float(abs(resumed["step"] - trained - 1))
+
+
+def starts_on_a_full_disk(lab: Lab, how: str) -> float:
+    """How often it is started when the checkpoints' disk fills up."""
+    run = lab.run(
+        f"peer-{how.split()[0]}", {"steps": 400, "step_s": STEP_S, "payload_bytes": 200_000}
+    )
+    with small_disk(run.stage / "checkpoints") as folder:
+        PeerRun.of(run).submit(how).until_step(25)
+        fill(folder)
+        return _starts(run)
+
+
+def _starts(run: Run) -> float:
     time.sleep(20)
     return float(len({line["pid"] for line in run.ledger()}))
 
@@ -166,9 +203,9 @@ def _started(lab: Lab, how: str) -> PeerRun:
     return run
 
 
-def _peer(lab: Lab, how: str, settings: dict[str, object]) -> PeerRun:
+def _peer(lab: Lab, how: str, settings: dict[str, object], minutes: int = 30) -> PeerRun:
     run = lab.run(f"peer-{how.split()[0]}", settings)
-    return PeerRun.of(run).submit(how)
+    return PeerRun.of(run).submit(how, minutes)
 
 
 def _is_trainer(pid: int) -> bool:
@@ -188,7 +225,9 @@ MEASURED: dict[str, Callable[[Lab, str], float]] = {
     "C1": after_rank_kill,
     "C3": after_node_death,
     "C7": after_hang,
+    "C8": over_the_time_limit,
     "C9": starts_with_a_bug,
+    "C13": starts_on_a_full_disk,
 }
 
 

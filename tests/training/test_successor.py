@@ -51,6 +51,7 @@ WANT = Want((), 2)
         (Scene(2, 3, Verdict.TAKEN), 0, Answer.LEAVE),
         (Scene(2, 2, Verdict.TAKEN, stage_done=True), 0, Answer.LEAVE),
         (Scene(2, 1, Verdict.WITHDRAWN), 30, Answer.LEAVE),
+        (Scene(2, 2, Verdict.TAKEN, closed=True), 0, Answer.LEAVE),
         (Scene(2, 1, Verdict.TAKEN, former_exit=1, former_cancelled=True), 0, Answer.GO),
     ],
 )
@@ -92,6 +93,7 @@ class Site:
         self.folder = successor_folder(self.second)
         self.running = JobHandle("dsm-r-sft-1", "slurm", "100")
         publish.write_json(self.first / "handle.json", vars(self.running))
+        publish.write_json(self.first / "started.json", {"started": 1.0})
 
     def queue(self) -> SuccessorQueue:
         """Of a supervisor that was just started."""
@@ -215,6 +217,8 @@ def test_after_a_cancelled_job_it_does_not_go_on_alone(
     site.scheduler.jobs["100"] = JobInfo("100", "CANCELLED", site.running.key)
     assert not ask(site.folder, handle.job_id, patience_s=0)
     assert not site.second.exists()
+    (site.first / "started.json").unlink()
+    assert ask(site.folder, handle.job_id, patience_s=0), "a failing prolog is nobody's wish"
 
 
 def test_a_silent_controller_says_nothing_about_the_former_job(

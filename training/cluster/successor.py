@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from training.attempt_history import OUTCOME_NAME, STOPPED
 from training.cluster.job import CANCEL_FILE, EXIT_DONE, EXIT_NEVER_AGAIN, JobHandle
 from training.cluster.local import EXIT_NAME, HANDLE_NAME
-from training.cluster.render import REFUSED, SPEC_NAME
+from training.cluster.render import REFUSED, SPEC_NAME, STARTED_NAME
 from training.cluster.slurm_client import SlurmClient
 from training.run_events import EVENTS_NAME, EventLog
 from training.run_record import SUCCESSORS
@@ -69,6 +69,7 @@ class Scene(NamedTuple):
     verdict: Verdict | None = None
     owns_attempt: bool = False  # attempts/<number> is this job's: Slurm started it again
     stage_done: bool = False
+    closed: bool = False  # attempts/<number> is over
     former_exit: int | None = None  # of the attempt before, as it recorded itself
     former_cancelled: bool = False  # by a person: in Slurm, or through reconcile
     former_stopped: bool = False  # its supervisor decided that nothing follows
@@ -96,6 +97,8 @@ def refusal(scene: Scene) -> str:
         return "it was withdrawn"
     if scene.newest > scene.number:
         return f"attempt {scene.newest} is newer"
+    if scene.closed:
+        return f"attempt {scene.number} is over"
     if scene.stage_done:
         return "the stage is done"
     if scene.newest == scene.number and not scene.owns_attempt and scene.verdict is None:
@@ -175,6 +178,7 @@ def scene_of(folder: Path, job_id: str, *, former_cancelled: bool = False) -> Sc
         read_verdict(folder),
         handle.get("job_id") == job_id,
         (target.parent.parent / "result.json").exists(),
+        (target / OUTCOME_NAME).exists(),
         exited.get("exit_code"),
         former_cancelled or (former / CANCEL_FILE).exists(),
         outcome.get("decision", {}).get("action") == STOPPED,
@@ -207,9 +211,12 @@ def ask(folder: Path, job_id: str, patience_s: float) -> bool:
 
 
 def _was_cancelled(former: Path) -> bool:
-    """Whether Slurm says that a person ended the former attempt's job; False when it is silent."""
+    """Whether Slurm says that a person ended the former attempt's job; False when it is silent.
+
+    It says the same of a job whose prolog failed, which never began.
+    """
     handle = _json(former / HANDLE_NAME)
-    if handle is None:
+    if handle is None or not (former / STARTED_NAME).exists():
         return False
     try:
         info = SlurmClient().job(handle["job_id"])
