@@ -51,7 +51,7 @@ def walltime(lab: Lab, short: bool) -> list[Result]:
 
 def queued_successor(lab: Lab, short: bool) -> list[Result]:
     """A job dies behind which the next one waits: with a supervisor, and without."""
-    trials, patience_s = (1 if short else 5), 5.0
+    trials, patience_s = (1 if short else 3), 5.0
     seconds: dict[bool, list[float]] = {True: [], False: []}
     strangers = 0
     for trial in range(trials):
