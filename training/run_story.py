@@ -46,6 +46,7 @@ _WORDS: Final[dict[str, str]] = {
     "waiting": "Waiting for nodes",
     "hang": "A rank hangs",
     "straggler": "A rank is slow",
+    "straggler_leaves": "A slow node is replaced",
     "node_lost": "A node is lost",
     "spare_used": "A spare takes over",
     "agents_missing": "Nodes did not come up",

@@ -104,6 +104,7 @@ class JobMaker:
             exclude_nodes=exclude_nodes,
             spares=config.spares,
             restarts=config.restarts,
+            replace_stragglers=config.replace_stragglers,
             checkpoints=stage.checkpoints.resolve(),
             sections=config.sections,
         )

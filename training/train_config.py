@@ -176,6 +176,13 @@ class TrainConfig(StageConfig):
         description="of the ranks inside one job before another one is asked for",
         affects_output=False,
     )
+    replace_stragglers: bool = setting(
+        False,
+        position=35,
+        description="let a spare take the place of a node whose rank stays slow: all ranks save "
+        "and start again",
+        affects_output=False,
+    )
     min_nodes: int = setting(
         0,
         position=29,

@@ -31,12 +31,13 @@ class Job:
         restarts: int = 0,
         checkpoints: Path | None = None,
         sections: SectionLimits | None = None,
+        replace_stragglers: bool = False,
     ) -> None:
         self.folder = folder
         self.names = tuple(f"n{number}" for number in range(nodes + spares))
         plan = Plan(
             folder, command, self.names, nodes, processes, restarts, checkpoints,
-            sections or SectionLimits(),
+            sections or SectionLimits(), replace_stragglers,
         )  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         self.coordinator = Coordinator(

@@ -129,6 +129,27 @@ def test_a_slow_rank_is_named_and_a_fast_one_is_not(start: StartJob) -> None:
     assert_nothing_was_lost(settings)
 
 
+def test_a_node_that_stays_slow_is_replaced_where_that_is_wanted(start: StartJob) -> None:
+    slow = {"slow_node": "n0", "slow_from": 10, "steps": 140}
+    job, settings = start(slow, nodes=2, spares=1, replace_stragglers=True)
+    assert job.wait() == 0
+    assert [event.nodes for event in job.events("started")] == [("n0", "n1"), ("n2", "n1")]
+    [first, last] = job.events("ended")
+    assert (first.facts["cause"], first.facts["suspects"]) == ("slow", ["n0"])
+    assert last.facts["from_step"] == first.facts["newest_step"] > 10 + 60
+    trained = [line["step"] for line in read_ledger(Path(settings.stage))]
+    assert trained == list(range(1, 141)), "all ranks saved before they left: no step again"
+    assert_nothing_was_lost(settings)
+
+
+def test_a_slow_node_stays_where_no_spare_is_left(start: StartJob) -> None:
+    slow = {"slow_node": "n0", "slow_from": 10, "steps": 110}
+    job, settings = start(slow, nodes=2, replace_stragglers=True)
+    assert job.wait() == 0
+    assert len(job.events("started")) == 1 and job.events("straggler")
+    assert_nothing_was_lost(settings)
+
+
 def test_a_trainer_without_heartbeats_is_left_in_peace(start: StartJob) -> None:
     tight = SectionLimits(setup_s=0.1, step_s=0.1)
     job, _ = start({"deaf": True, "step_s": 0.5, "steps": 4}, processes=2, sections=tight)

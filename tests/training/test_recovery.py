@@ -55,6 +55,9 @@ ELASTIC = Means(worlds=(4, 2, 1))
 @pytest.mark.parametrize(
     ("history", "means", "wanted"),
     [
+        # a slow node makes room for a spare; without one it stays
+        ([ending(Cause.SLOW, "n2", gained=1)], WITH_SPARE, UseSpare),
+        ([ending(Cause.SLOW, "n2", gained=1)], INSIDE, RestartInPlace),
         # a killed rank: the same nodes, a spare is kept for worse
         ([ending(Cause.RANK_KILLED, "n2")], WITH_SPARE, RestartInPlace),
         ([ending(Cause.RANK_KILLED, "n2")], OUTSIDE, Resubmit),

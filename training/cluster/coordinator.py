@@ -27,6 +27,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +37,14 @@ from training.cluster.evidence import ENDED, ending_facts, read_history
 from training.cluster.fleet import Fleet, HeldNodes, NodesInSlurm
 from training.cluster.generation import Generation, Outcome, Place
 from training.cluster.hang import SectionLimits
-from training.cluster.job import EXIT_DONE, EXIT_NEVER_AGAIN, EXIT_RESUME, FIRST_FAILURE_NAME
+from training.cluster.job import (
+    EXIT_DONE,
+    EXIT_NEVER_AGAIN,
+    EXIT_RESUME,
+    FIRST_FAILURE_NAME,
+    LEAVE_FILE,
+    STOP_FILE,
+)
 from training.cluster.recovery import (
     Cause,
     Decision,
@@ -63,6 +71,7 @@ class Plan(NamedTuple):
     restarts: int
     checkpoints: Path | None
     sections: SectionLimits
+    replace_stragglers: bool = False
 
 
 StartAgents = Callable[[dict[str, str]], subprocess.Popen[bytes]]
@@ -141,8 +150,12 @@ class Coordinator:
         self._log.say("started", started, generation=number, nodes=nodes)
         port = 20_000 + (self._job_id * 11 + number * 1009) % 12_000
         place = Place(number, nodes, plan.processes, port)
-        generation = Generation(self._fleet, place, plan.sections, self._log)
+        generation = Generation(
+            self._fleet, place, plan.sections, self._log, partial(self._ask_to_leave, active)
+        )
         outcome = generation.run()
+        if outcome.cause is Cause.SLOW:
+            outcome = self._after_leaving(outcome)
         self.terminated |= generation.terminated
         ending = Ending(
             self._attempt, number, outcome.cause, nodes, outcome.suspects, outcome.error,
@@ -156,6 +169,21 @@ class Coordinator:
             facts=ending_facts(ending),
         )
         return outcome, ending
+
+    def _ask_to_leave(self, active: Sequence[str], node: str) -> bool:
+        """Have all ranks save at the same step and leave, where a spare can come for `node`."""
+        suspected = {suspect for ending in self._history for suspect in ending.suspects}
+        fit = [spare for spare in self._spares(active) if spare not in suspected]
+        if not self.plan.replace_stragglers or not fit:
+            return False
+        (self.plan.folder / STOP_FILE).touch()
+        return True
+
+    def _after_leaving(self, outcome: Outcome) -> Outcome:
+        if (self.plan.folder / LEAVE_FILE).exists():
+            return Outcome(Cause.STOPPED)  # in the meantime the job was told to end
+        (self.plan.folder / STOP_FILE).unlink(missing_ok=True)
+        return outcome
 
     def _decide(self, ending: Ending, active: list[str]) -> Decision | None:
         """None: done, or told to end."""
@@ -284,6 +312,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--processes", type=int, required=True)
     parser.add_argument("--cpus", type=int, default=1, help="of a node's agent and ranks")
     parser.add_argument("--restarts", type=int, default=0)
+    parser.add_argument("--replace-stragglers", action="store_true", help="by spares")
     parser.add_argument("--checkpoints", type=Path)
     parser.add_argument("--sections", default="{}", help="SectionLimits as JSON")
     parser.add_argument("--health", default="", help="HealthConfig of the agents' check as JSON")
@@ -308,6 +337,7 @@ def plan_of(chosen: argparse.Namespace) -> Plan:
         chosen.restarts,
         chosen.checkpoints,
         SectionLimits.model_validate_json(chosen.sections),
+        chosen.replace_stragglers,
     )
 
 

@@ -17,7 +17,7 @@ from training.cluster.hang import RankView, SectionLimits, culprits, describe_ha
 from training.cluster.heartbeat import Section
 from training.cluster.job import EXIT_DONE, EXIT_RESUME
 from training.cluster.recovery import Cause
-from training.cluster.stragglers import StragglerWatch
+from training.cluster.stragglers import Straggler, StragglerWatch
 from training.run_events import EventLog
 
 STACKS_S = 30.0  # that the agents have to look into their ranks
@@ -48,8 +48,19 @@ class Place(NamedTuple):
 class Generation:
     """Runs once. `terminated` becomes true when Slurm told the agents to end."""
 
-    def __init__(self, fleet: Fleet, place: Place, sections: SectionLimits, log: EventLog) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        place: Place,
+        sections: SectionLimits,
+        log: EventLog,
+        ask_to_leave: Callable[[str], bool] = lambda node: False,
+    ) -> None:
+        """`ask_to_leave`: have the ranks save and leave, so that another node can take the place of
+        the one named; False when none can."""
         self.terminated = False
+        self._ask_to_leave = ask_to_leave
+        self._left_behind: Outcome | None = None  # when the ranks have left on account of it
         self._fleet = fleet
         self._place = place
         self._sections = sections
@@ -70,7 +81,8 @@ class Generation:
         outcome = self._start() or self._watch()
         if outcome.cause is not Cause.DONE:
             # Those that are still saving have had their time in `_watch`.
-            self._end(LEFTOVER_GRACE_S if outcome.cause is Cause.STOPPED else 0.0)
+            saved = outcome.cause in (Cause.STOPPED, Cause.SLOW)
+            self._end(LEFTOVER_GRACE_S if saved else 0.0)
         return outcome
 
     def _start(self) -> Outcome | None:
@@ -109,7 +121,8 @@ class Generation:
                 patience_s = GRACEFUL_S if root.code == EXIT_RESUME else SETTLE_S
                 ended = len(self._done) + len(self._exits)
                 if ended >= self._ranks or time.monotonic() - failed_at >= patience_s:
-                    return _outcome_of(root)
+                    left = root.code == EXIT_RESUME and self._left_behind
+                    return left or _outcome_of(root)
             elif len(self._done) >= self._ranks:
                 return Outcome(Cause.DONE)
             else:
@@ -177,14 +190,19 @@ class Generation:
         for view in views:
             steps = [(int(number), float(seconds)) for number, seconds in view.get("steps", ())]
             for straggler in self._stragglers.add(view["rank"], steps):
-                node = self._place.nodes[straggler.rank // self._place.processes]
-                self._say(
-                    "straggler",
-                    f"rank {straggler.rank} on {node} needs {straggler.ratio:.2f} times as long "
-                    f"as the others, seen at step {straggler.step}",
-                    (node,),
-                    straggler._asdict(),
-                )
+                self._take_straggler(straggler)
+
+    def _take_straggler(self, straggler: Straggler) -> None:
+        node = self._place.nodes[straggler.rank // self._place.processes]
+        said = (
+            f"rank {straggler.rank} on {node} needs {straggler.ratio:.2f} times as long as the "
+            f"others, seen at step {straggler.step}"
+        )
+        if not straggler.confirmed:
+            self._say("straggler", said, (node,), straggler._asdict())
+        elif self._left_behind is None and self._ask_to_leave(node):
+            self._left_behind = Outcome(Cause.SLOW, (node,), said)
+            self._say("straggler_leaves", f"the ranks save, to go on without {node}", (node,))
 
     # -- hangs
 

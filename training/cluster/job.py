@@ -23,6 +23,8 @@ EXIT_NEVER_AGAIN = 93  # a fault of the user's input or configuration: do not re
 # after each step, all ranks agree, checkpoint and exit with EXIT_RESUME. It works over any shared
 # file system, where torchrun would die of a signal or swallow it.
 STOP_FILE = "stop-requested"
+# Beside it where the job itself is to end, not only its ranks (the time limit, a cancellation).
+LEAVE_FILE = "leave-requested"
 CANCEL_FILE = "cancel-requested"  # in `Job.attempt_dir`: the next `reconcile` ends the job
 FIRST_FAILURE_NAME = "first-failure.json"  # in `Job.attempt_dir`: what brought the job to its end
 
@@ -50,6 +52,7 @@ class Job:
     exclude_nodes: tuple[str, ...] = ()
     spares: int = 0  # nodes beside `nodes` that wait for one of them to be lost
     restarts: int = 0  # of the ranks inside the job before it is given up for another
+    replace_stragglers: bool = False  # by a spare, when a rank stays slow
     checkpoints: Path | None = None  # where progress shows; None: it cannot be told
     # After which a silent rank counts as hanging.
     sections: SectionLimits = field(default_factory=SectionLimits)

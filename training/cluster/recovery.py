@@ -14,6 +14,8 @@ The rules:
   the error names the hardware). For soft evidence (an exception, a kill, a hang) it is first left
   out for trial, after two endings in a row that point at it alone, and blamed only when the run
   gets further without it. The same error on two nodes is a bug: then nobody is blamed.
+- A node with a slow rank is left out of the run and blamed for nothing: where no other is to be
+  had, the run goes on with it.
 - What is nearest comes first: the same nodes, a spare of the allocation, a new job.
 
 Why a new job and not `scontrol requeue`: it starts as soon (both wait for free nodes alone), the
@@ -43,6 +45,7 @@ class Cause(StrEnum):
     RANK_FAILED = "rank_failed"  # an exception, a non-zero exit
     RANK_KILLED = "rank_killed"  # by a signal
     OUT_OF_MEMORY = "out_of_memory"
+    SLOW = "slow"  # saved and left, for another node to take the place of a slow one
     HUNG = "hung"  # alive, but no progress within the section's time
     STORAGE = "storage"  # no space, no quota, read-only, I/O error
     LOST = "lost"  # gone, and nobody knows why
@@ -61,6 +64,7 @@ _WORDS = {
     Cause.RANK_FAILED: "a rank failed",
     Cause.RANK_KILLED: "a rank was killed",
     Cause.OUT_OF_MEMORY: "out of memory",
+    Cause.SLOW: "a rank stayed slow",
     Cause.HUNG: "a rank hung",
     Cause.STORAGE: "storage failed",
     Cause.LOST: "the job vanished",
@@ -178,9 +182,10 @@ def decide(history: Sequence[Ending], means: Means, limits: Limits = Limits()) -
 
 
 def avoided(history: Sequence[Ending]) -> tuple[str, ...]:
-    """Nodes that the run's next job should do without: the blamed and those on trial."""
+    """Nodes that the run's next job should do without: the blamed, the slow, those on trial."""
     trial = _on_trial(history)
-    return tuple(sorted({*blamed(history), *((trial,) if trial else ())}))
+    slow = {node for ending in history if ending.cause is Cause.SLOW for node in ending.suspects}
+    return tuple(sorted({*blamed(history), *slow, *((trial,) if trial else ())}))
 
 
 def blamed(history: Sequence[Ending]) -> dict[str, Ending]:
@@ -261,6 +266,8 @@ def _inside(
         return RestartInPlace(said)
     if len(fit) >= len(replaced):
         return UseSpare(said, replaced)
+    if history[-1].cause is Cause.SLOW:
+        return RestartInPlace(f"{said}; no spare node left")
     return _outside(history, means, limits, left_out, f"{said}; no spare node left")
 
 

@@ -24,7 +24,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from training.cluster.container import ContainerOptions, agent_words, srun_options, variables
 from training.cluster.health.config import HealthConfig
-from training.cluster.job import STOP_FILE, Job
+from training.cluster.job import LEAVE_FILE, STOP_FILE, Job
 from training.cluster.local import ENVIRONMENT
 from training.cluster.marks import MARK
 from workspace import publish
@@ -198,6 +198,7 @@ def render(job: Job, options: SlurmOptions) -> str:
             srun_options=[bash_quote(word) for word in srun_options(options.container, job)],
             agent_words=[bash_quote(word) for word in agent_words(options.container, job)],
             stop_file=STOP_FILE,
+            leave_file=LEAVE_FILE,
             job=job,
         )
     )

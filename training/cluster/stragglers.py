@@ -28,23 +28,30 @@ _IN_STEPS = 13 / 15
 _NOISE = 3.0  # times the others' median absolute deviation
 
 
+# Steps for which a named rank must stay slow before anything is done about it.
+CONFIRM_STEPS = 60
+
+
 class Straggler(NamedTuple):
-    """`ratio`: its median seconds over those of the others, at `step`."""
+    """`ratio`: its median seconds over those of the others, at `step`. `confirmed`: it was named
+    `CONFIRM_STEPS` steps ago and has been slow since."""
 
     rank: int
     ratio: float
     step: int
+    confirmed: bool = False
 
 
 class StragglerWatch:
-    """Collects steps and names each straggler once, until it is as fast as the others again."""
+    """Collects steps and names each straggler once, until it is as fast as the others again, and
+    once more when it is confirmed."""
 
     def __init__(self, ranks: int) -> None:
         self._ranks = ranks
         self._steps = WINDOW if ranks >= FEW_RANKS else 2 * WINDOW
         self._open: dict[int, dict[int, float]] = defaultdict(dict)
         self._window: list[dict[int, float]] = []
-        self._named: set[int] = set()
+        self._named: dict[int, int] = {}  # rank -> steps for which it has been slow
         self._last = 0
 
     def add(self, rank: int, steps: Iterable[tuple[int, float]]) -> list[Straggler]:
@@ -65,10 +72,12 @@ class StragglerWatch:
         if len(self._window) < self._steps or self._ranks < 2:
             return []
         slow = {rank: ratio for rank in range(self._ranks) if (ratio := _ratio(self._window, rank))}
-        new = [Straggler(rank, ratio, number) for rank, ratio in slow.items()]
-        found = [straggler for straggler in new if straggler.rank not in self._named]
-        self._named = set(slow)
-        return found
+        self._named = {rank: self._named.get(rank, -1) + 1 for rank in slow}
+        return [
+            Straggler(rank, ratio, number, self._named[rank] > 0)
+            for rank, ratio in slow.items()
+            if self._named[rank] in (0, CONFIRM_STEPS)
+        ]
 
 
 def _ratio(window: list[dict[int, float]], rank: int) -> float:
