@@ -24,6 +24,7 @@ from typing import Any, Generic, TypeVar
 from flows._api import PACKAGES, prefect_api
 from flows._published import preview_stage, published_stage
 from flows._summary import Summary, print_summary, summarise_stage
+from workspace import disk_faults
 from workspace.config import StageConfig
 from workspace.errors import DsmError
 from workspace.flags import FlagParser, UsageError
@@ -120,6 +121,13 @@ def main(door: Door[ConfigT, Any], arguments: Sequence[str] | None = None) -> in
         return EXIT_USAGE
     except DsmError as error:
         _complain(door.name, str(error))
+        return EXIT_FAILED
+    except OSError as error:
+        folder = getattr(invocation.config, "workspace", None) or Path.cwd()
+        fault = disk_faults.explain(error, folder)
+        if fault is None:
+            raise
+        _complain(door.name, str(fault))
         return EXIT_FAILED
     except KeyboardInterrupt:
         _complain(door.name, "interrupted: run the same command again to continue")

@@ -29,6 +29,8 @@ from typing import Any, NamedTuple
 
 from workspace import publish
 
+# Ends the sentence that tells a user what to do after a fault.
+AGAIN = "and start the same command: it goes on from the newest complete checkpoint."
 COMPLETE_NAME = "complete.json"
 INCOMPLETE_NAME = ".incomplete"
 _REMOVED_PREFIX = ".removed-"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from scoring_inputs import STEP, STEP_RIGHT, STEP_WRONG, write_step_benchmark
+from small_disk import fill, mounted
 
 from evaluation.verifiers import verify
 from evaluation.verifiers.verilog import Golden, record_golden
@@ -104,27 +104,8 @@ def _size(path: Path) -> int:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 256 kB, where root may mount one."""
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip("no file system can be mounted here")
-    try:
+    with mounted(tmp_path / "small", 256) as place:
         yield place
-    finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
-def _fill(place: Path) -> Path:
-    filler = place / "filler"
-    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as stream:
-        while True:
-            stream.write(bytes(4096))
-    return filler
 
 
 @pytest.mark.parametrize("what", ["out", "cache"])
@@ -133,7 +114,7 @@ def test_a_full_disk_is_named_and_the_run_goes_on_later(
 ) -> None:
     command = Command(tmp_path, answers=4)
     setattr(command, what, small_disk / what)
-    filler = _fill(small_disk)
+    filler = fill(small_disk)
     code, said = command.run()
     assert code == 1
     assert "No space left on device" in said
@@ -157,7 +138,7 @@ def test_a_full_temporary_folder_is_no_verdict(
     golden = record_golden(STEP_RIGHT, "TopModule")
     assert isinstance(golden, Golden)
     monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
-    filler = _fill(small_disk)
+    filler = fill(small_disk)
     os.truncate(filler, filler.stat().st_size - 4096 * room)
     found = verify("verilog_sim", golden.ground_truth(), STEP_RIGHT)
     assert (found.outcome, found.score) == ("infra:disk", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import tally
+from small_disk import fill, mounted, remount
 
 from flows._cli import main
 from workspace.locking import stage_lock
@@ -59,6 +61,32 @@ class TestWithPrefect:
         shown = capsys.readouterr().err
         assert f"tally: {source}: cannot be counted: remove it" in shown
         assert "Traceback" not in shown
+
+    @pytest.mark.parametrize("pages", [0, 3, "ro"])
+    def test_a_full_or_read_only_disk_is_named_and_the_run_goes_on_later(
+        self, texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], pages: int | str
+    ) -> None:
+        """Full from the start, or after some files were written."""
+        with mounted(tmp_path / "small", 1 << 10) as disk:
+            arguments = (texts / "a.txt", texts / "b.txt", "--workspace", disk / "W")
+            filler = fill(disk)
+            if pages == "ro":
+                remount(disk, "ro")
+            else:
+                os.truncate(filler, filler.stat().st_size - 4096 * int(pages))
+            assert run(*arguments) == 1
+            said = capsys.readouterr().err
+            assert f"tally: cannot write {disk / 'W'}" in said
+            assert ("is read-only" if pages == "ro" else "the disk is full") in said
+            assert "start the same command again" in said
+            assert "Traceback" not in said
+            if pages == "ro":
+                remount(disk, "rw")
+            filler.unlink()
+            assert run(*arguments) == 0
+            manifest = read_manifest(disk / "W" / "corpus")
+            assert manifest is not None
+            assert manifest.counts_out["words"] == 5
 
     def test_a_fault_of_ours_keeps_its_traceback(self, tmp_path: Path, place: Path) -> None:
         source = tmp_path / "bad.txt"

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import subprocess
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +13,7 @@ from typing import Any
 import pytest
 from processes import is_running
 from safetensors.torch import load_file
+from small_disk import fill, mounted, remount
 from tiny_training import question, tiny_config, tiny_spec, write_dataset
 
 from benchmarks.training.resume import disturb
@@ -367,13 +365,8 @@ def test_steps_are_sent_to_tensorboard(tmp_path: Path) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 6 MB where the checkpoints of a stage go."""
-    folder = tmp_path / "cpt" / "checkpoints"
-    folder.mkdir(parents=True)
-    mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)]
-    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
-        pytest.skip("file systems cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with mounted(tmp_path / "cpt" / "checkpoints", 6 << 10) as folder:
+        yield folder
 
 
 @pytest.mark.parametrize("fault", ["the disk is full", "the file system is read-only"])
@@ -384,7 +377,7 @@ def test_a_disk_that_takes_no_checkpoint_is_the_users_to_mend(
     attempt = run.start(2)
     wait_for(lambda: run.newest_step >= 4, attempt)
     if "full" in fault:
-        fill(small_disk / "other")
+        fill(small_disk)
     else:
         remount(small_disk, "ro")
     # A rank whose peer gave up first may see its connection closed.
@@ -394,28 +387,9 @@ def test_a_disk_that_takes_no_checkpoint_is_the_users_to_mend(
     assert "goes on from the newest complete checkpoint" in error
     kept = run.newest_step
     assert kept >= 4
-    (small_disk / "other").unlink() if "full" in fault else remount(small_disk, "rw")
+    (small_disk / "filler").unlink() if "full" in fault else remount(small_disk, "rw")
     again = run.start(2)
     wait_for(lambda: run.newest_step > kept, again)
     again.kill()
     again.wait()
     assert run.audit().faults == []
-
-
-def fill(path: Path) -> None:
-    """Take all the room that is left."""
-    with path.open("wb", buffering=0) as stream:
-        size = 1 << 20
-        while size:
-            try:
-                stream.write(b"\0" * size)
-            except OSError:
-                size //= 2
-
-
-def remount(folder: Path, mode: str) -> None:
-    """It is refused while a file is open for writing: between two saves none is."""
-    deadline = time.monotonic() + 60
-    command = ["mount", "-o", f"remount,{mode}", str(folder)]
-    while subprocess.run(command, check=False, capture_output=True).returncode:
-        assert time.monotonic() < deadline, f"{folder} stays busy"

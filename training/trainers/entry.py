@@ -18,12 +18,11 @@ from training import checkpoints, phases
 from training.cluster.heartbeat import of_this_rank
 from training.cluster.job import EXIT_DONE, EXIT_NEVER_AGAIN, EXIT_RESUME
 from training.trainers.callbacks import Progress, rank, wait_for_all_ranks
-from training.trainers.disk_faults import explain
 from training.trainers.model_io import BEST_NAME, trained_model
 from training.trainers.reporting import prepare_reporters
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
-from workspace import publish
+from workspace import disk_faults, publish
 from workspace.errors import UserError
 
 ERROR_NAME = "error.json"
@@ -44,7 +43,7 @@ def main(train: Train) -> int:
     except UserError as error:
         return _refuse(spec, error)
     except OSError as error:
-        fault = explain(error, spec.stage_dir)
+        fault = disk_faults.explain(error, spec.stage_dir, checkpoints.AGAIN)
         if fault is None:
             raise
         return _refuse(spec, fault)

@@ -20,10 +20,9 @@ from typing import Any, NamedTuple
 
 from training import checkpoints
 from training.ledger import Ledger
-from training.trainers.disk_faults import explain
 from training.trainers.ranks import Ranks
 from training.trainers.spec import TrainSpec
-from workspace import publish
+from workspace import disk_faults, publish
 from workspace.errors import UserError
 
 FORMAT = "dcp"
@@ -128,7 +127,7 @@ class Saver:
             ranks.on_first(lambda: self._publish(folder, step, known, about))
         # DCP's own error, which carries those of the ranks, is no Exception.
         except BaseException as error:
-            fault = explain(error, folder)
+            fault = disk_faults.explain(error, folder, checkpoints.AGAIN)
             if fault is not None:
                 raise fault from error
             # A newer attempt takes the folder away, in the middle of a save as well.

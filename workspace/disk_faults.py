@@ -1,7 +1,7 @@
 """Tell a disk that is full or read-only from a fault of the program.
 
-Such a disk will not mend itself while the job is tried again: the user is told which folder it is
-and what to do, the newest complete checkpoint stays, and nothing crashes in a loop.
+Such a disk does not mend itself while the work is tried again: the user is told which file it is
+about and what to do, and nothing crashes in a loop.
 """
 
 from __future__ import annotations
@@ -24,22 +24,25 @@ _READ_ONLY = {
 }
 
 
-def explain(error: BaseException, folder: Path) -> UserError | None:
-    """What the user should mend, when a full or read-only disk is behind `error`."""
+AGAIN = "and start the same command again: what is done is kept."
+
+
+def explain(error: BaseException, folder: Path, again: str = AGAIN) -> UserError | None:
+    """What the user should mend, when a full or read-only disk is behind `error`.
+
+    `folder` is named where the error names no file; `again` ends the sentence of the cure.
+    """
     for cause in _causes(error):
         number = cause.errno if isinstance(cause, OSError) else None
         place = (cause.filename if isinstance(cause, OSError) else None) or folder
         if number in _FULL:
-            cure = f"Free some space, or move the workspace, {_AGAIN}"
+            cure = f"Free some space, or move the workspace, {again}"
             return UserError(f"cannot write {place}: {_FULL[number]}. {cure}")
         if number in _READ_ONLY:
             return UserError(
-                f"cannot write {place}: {_READ_ONLY[number]}. Make it writable, {_AGAIN}"
+                f"cannot write {place}: {_READ_ONLY[number]}. Make it writable, {again}"
             )
     return None
-
-
-_AGAIN = "and start the same command: it goes on from the newest complete checkpoint."
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
