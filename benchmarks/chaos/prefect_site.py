@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 
@@ -28,6 +29,7 @@ from flows._leash import start_module
 from flows.serve import Served, free_port
 
 POOL = "dsm-chaos"
+PATIENCE_S = 120.0
 _PORTS = range(4300, 4400)  # beside those of `python -m flows.serve`
 # As `python -m flows.reconcile`, but what counts as long is short: a flow run that says that it
 # runs while nobody holds the run's lock is given 15 minutes else.
@@ -99,17 +101,18 @@ class PrefectSite:
 
     def submit(self, config: dict[str, Any]) -> str:
         """Have the worker run `train`; the flow run's id."""
-        deployment = self._get("/deployments/name/train/train")["id"]
-        made = self._api.post(
-            f"/deployments/{deployment}/create_flow_run",
-            json={"parameters": {"config": config}, "state": {"type": "SCHEDULED"}},
-        )
-        made.raise_for_status()
-        return str(made.json()["id"])
+        deployment = self._ask("GET", "/deployments/name/train/train")["id"]
+        asked = {
+            "parameters": {"config": config},
+            "state": {"type": "SCHEDULED"},
+            "idempotency_key": str(uuid4()),
+        }
+        made = self._ask("POST", f"/deployments/{deployment}/create_flow_run", json=asked)
+        return str(made["id"])
 
     def state(self, flow_run: str) -> str:
         """Such as RUNNING."""
-        return str(self._get(f"/flow_runs/{flow_run}")["state_type"])
+        return str(self._ask("GET", f"/flow_runs/{flow_run}")["state_type"])
 
     def reconcile(self, workspace: Path) -> None:
         """A round of the reconcile flow."""
@@ -121,10 +124,16 @@ class PrefectSite:
     def log(self, name: str) -> str:
         return self._served.log_path(name).read_text(errors="replace")
 
-    def _get(self, path: str) -> dict[str, Any]:
-        found = self._api.get(path)
-        found.raise_for_status()
-        values: dict[str, Any] = found.json()
+    def _ask(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        """Patiently: a busy server with SQLite says 503 for seconds, as Prefect's client knows."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            answer = self._api.request(method, path, **options)
+            if answer.status_code != 503 or time.monotonic() > deadline:
+                break
+            time.sleep(1)
+        answer.raise_for_status()
+        values: dict[str, Any] = answer.json()
         return values
 
     def _start(self, name: str, *arguments: str) -> None:
