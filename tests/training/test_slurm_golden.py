@@ -13,7 +13,7 @@ import pytest
 
 from training.cluster.container import PROJECT, ContainerOptions
 from training.cluster.job import Job
-from training.cluster.render import SlurmOptions, check_version, render
+from training.cluster.render import SlurmOptions, check_version, render, render_successor
 from workspace.errors import UserError
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -65,11 +65,20 @@ SCRIPTS = {
 }  # fmt: skip
 
 
+SUCCESSOR = "successor"  # of the job in "gpus"
+NAMES = (*SCRIPTS, SUCCESSOR)
+
+
 def script_of(name: str) -> str:
-    return render(*SCRIPTS[name]).replace(str(PROJECT), "/opt/dsm-pipeline")
+    if name == SUCCESSOR:
+        folder = Path("/fsx/runs/run/sft/successors/1")
+        script = render_successor(*SCRIPTS["gpus"], folder, "4710")
+    else:
+        script = render(*SCRIPTS[name])
+    return script.replace(str(PROJECT), "/opt/dsm-pipeline")
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_script_is_as_it_was(name: str) -> None:
     assert script_of(name) == (GOLDEN / f"{name}.sbatch").read_text(encoding="utf-8")
 
@@ -132,5 +141,5 @@ def test_a_module_has_a_plain_name(name: str) -> None:
 
 
 if __name__ == "__main__":
-    for name in SCRIPTS:
+    for name in NAMES:
         (GOLDEN / f"{name}.sbatch").write_text(script_of(name), encoding="utf-8")

@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 
 from training.cluster.coordinator import parse, plan_of, srun_command
 from training.cluster.job import Job
-from training.cluster.render import SlurmOptions, bash_quote, render, sbatch_quote, write_script
+from training.cluster.render import (
+    REFUSED,
+    SlurmOptions,
+    bash_quote,
+    render,
+    sbatch_quote,
+    write_script,
+    write_successor,
+)
 from workspace.errors import UserError
 
 NASTY = (
@@ -322,3 +330,29 @@ def test_a_malformed_extra_option_is_refused(tmp_path: Path, option: str) -> Non
 def test_sbatch_quote_leaves_plain_values_alone() -> None:
     assert sbatch_quote("gpu:a100:8") == "gpu:a100:8"
     assert sbatch_quote('a "b" \\ c') == '"a \\"b\\" \\\\ c"'
+
+
+@pytest.mark.parametrize(("answer", "code"), [(0, 41), (REFUSED, 0), (1, 1), (137, 137)])
+def test_a_successor_becomes_the_attempt_only_when_it_is_wanted(
+    answer: int, code: int, tmp_path: Path, stubs: Path
+) -> None:
+    waits, attempt = tmp_path / "it's waiting", tmp_path / "attempts" / "2"
+    job = job_in(attempt, environment={"NASTY": NASTY})
+    script = write_successor(job, with_stub(stubs, successor_wait_s=7), waits, "4710")
+    attempt.mkdir(parents=True)
+    (attempt / "job.sbatch").write_text("echo trains; exit 41\n")
+    assert run_script(script, stubs, STUB_CODE=str(answer))[0] == code
+    arguments, environment = seen_at_start(waits)
+    assert arguments == ["-m", "training.cluster.successor", str(waits), "7.0"]
+    assert environment["NASTY"] == NASTY
+    log = attempt / "job.log"
+    assert (log.read_text() if log.exists() else "") == "trains\n" * (answer == 0)
+
+
+def test_the_coordinator_is_told_to_replace_stragglers(tmp_path: Path, stubs: Path) -> None:
+    for wanted in (False, True):
+        folder = tmp_path / str(wanted)
+        job = job_in(folder, spares=1, replace_stragglers=wanted)
+        run_script(write_script(job, with_stub(stubs)), stubs)
+        arguments, _ = seen_at_start(folder)
+        assert plan_of(parse(arguments[2:])).replace_stragglers is wanted
