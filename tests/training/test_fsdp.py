@@ -14,7 +14,7 @@ import pytest
 from processes import is_running
 from safetensors.torch import load_file
 from small_disk import fill, mounted, remount
-from tiny_training import question, tiny_config, tiny_spec, write_dataset
+from tiny_training import question, tiny_config, tiny_spec, weights_hash, write_dataset
 
 from benchmarks.training.resume import disturb
 from benchmarks.training.save_kill import kill_at_points
@@ -54,6 +54,20 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_questions(tmp_path_factory.mktemp("questions") / "train.parquet", 37)
+
+
+@pytest.fixture(scope="module")
+def tuned(
+    zygote: Zygote, base: Path, questions: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Knows some of the answers, so that rewards differ and GRPO moves the weights."""
+    settings = {**SFT, "epochs": 12.0, "learning_rate": 3e-3}
+    run = StageRun(
+        zygote, tmp_path_factory.mktemp("tuned"), parent=base, data=questions, stage="sft",
+        backend="trl", **settings,
+    )  # fmt: skip
+    run.finish(1)
+    return run.folder / "model"
 
 
 def cpt(zygote: Zygote, root: Path, base: Path, texts: Path, **changes: Any) -> StageRun:
@@ -109,21 +123,24 @@ def test_a_run_of_two_ranks_is_trained_accounted_for_and_published(
     [
         ("sft", {"epochs": 5.5, **SFT}),
         ("dpo", {"epochs": 5.5, "rows_per_step": 8, "micro_batch": 2, "learning_rate": 1e-3}),
-        ("rlvr", {"steps": 26, "prompts_per_step": 8, "generations": 2, "max_new_tokens": 4}),
-        ("rlvr", {"steps": 26, "prompts_per_step": 8, "generations": 2, "max_new_tokens": 4,
-                  "micro_batch": 2}),
+        ("rlvr", {"steps": 26, "prompts_per_step": 8, "generations": 4, "max_new_tokens": 4,
+                  "learning_rate": 1e-3}),
+        ("rlvr", {"steps": 26, "prompts_per_step": 8, "generations": 4, "max_new_tokens": 4,
+                  "learning_rate": 1e-3, "micro_batch": 2}),
     ],
     ids=["sft", "dpo", "rlvr", "rlvr-passes"],
 )  # fmt: skip
 def test_trl_keeps_the_same_ledger(
     stage: str, settings: dict[str, Any],
-    zygote: Zygote, base: Path, questions: Path, tmp_path: Path,
+    zygote: Zygote, base: Path, tuned: Path, questions: Path, tmp_path: Path,
 ) -> None:  # fmt: skip
     """Two ranks, two kills; it ends in the middle of a pass, as if nothing had happened."""
     made: dict[str, Any] = {"stage": stage, "backend": "trl", "every": 3, **settings}
-    alone = StageRun(zygote, tmp_path / "alone", parent=base, data=questions, **made)
+    parent = tuned if stage == "rlvr" else base
+    alone = StageRun(zygote, tmp_path / "alone", parent=parent, data=questions, **made)
     alone.finish(2)
-    run = StageRun(zygote, tmp_path / "killed", parent=base, data=questions, **made)
+    assert weights_hash(alone.folder / "model") != weights_hash(parent), "nothing was trained"
+    run = StageRun(zygote, tmp_path / "killed", parent=parent, data=questions, **made)
     for step in (3, 12):
         attempt = run.start(2)
         wait_for(lambda step=step: run.newest_step >= step, attempt)  # type: ignore[misc]

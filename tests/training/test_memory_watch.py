@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tiny_training import tiny_spec
+from tiny_training import question, tiny_config, tiny_spec, write_dataset
 
 from benchmarks.training.tiny_model import write_tiny_model
 from training.checkpoints import newest_complete
+from training.ledger import audit
 from training.memory_watch import (
     BLOCK_STEPS,
     LeakDetector,
@@ -25,6 +26,8 @@ from training.memory_watch import (
     newest_usage,
 )
 from training.metrics import read_metrics
+from training.run_events import EVENTS_NAME, read_events
+from training.train import plan, train
 from training.trainers.settings import MemorySettings, SftSettings
 
 MIB = 1 << 20
@@ -156,6 +159,37 @@ def test_a_leaking_trainer_tells_saves_and_leaves_before_the_limit(tmp_path: Pat
 
     clean = run_trainer(tmp_path / "clean", base, leak_mb=0, steps=180)
     assert (clean.code, clean.notices) == (0, [])
+
+
+@pytest.mark.model
+def test_a_run_outlives_its_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Supervised: the ranks leave before the limit, the next attempt goes on, nothing is lost."""
+    here = Path(__file__).resolve()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (here.parents[2], here.parent))))
+    monkeypatch.setenv("LEAK_MB", "3")
+    monkeypatch.setattr("training.stage_job.trainer_module", lambda *of: "leaking_trainer")
+    write_dataset(tmp_path / "workspace", [question(number) for number in range(64)])
+    config = tiny_config(
+        tmp_path / "workspace",
+        write_tiny_model(tmp_path / "base"),
+        steps=200,
+        memory=MemorySettings(limit_gib=LIMIT / (1 << 30)),
+        checkpoint_every_steps=1000,  # so that the restart's is the only one
+    )
+    train(config)
+
+    folder = plan(config).folder
+    stage = folder.stage("sft")
+    events = read_events(folder.root / EVENTS_NAME)
+    restarts = [event for event in events if event.event == "memory_restart"]
+    assert restarts and restarts[0].attempt == 1
+    # Each ends an attempt that asks to be resumed; the last one finishes.
+    attempts = range(1, stage.latest_attempt() + 1)
+    ends = [json.loads((stage.attempt(n) / "outcome.json").read_text())["state"] for n in attempts]
+    assert ends == ["resumable"] * len(restarts) + ["succeeded"]
+    assert max(line.memory["host"] for line in read_metrics(folder.root, "sft")) < LIMIT
+    found = audit(stage.root)
+    assert (found.faults, found.steps, found.retrained_steps) == ([], 200, 0)
 
 
 LIMIT = 1 << 30
