@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from training.planner.calibration import Calibration
 from training.planner.hardware import Gpu, Machine, find_gpu
 from training.planner.layout import (
     Arithmetic,
@@ -31,9 +30,9 @@ from training.planner.layout import (
     Method,
     Sharding,
 )
-from training.planner.memory import peak_memory
 from training.planner.shape import ModelShape, named_shape
 from training.planner.software import Habits, habits_of
+from training.planner.unstated import fill_in
 from workspace.errors import UserError
 
 ChoiceT = TypeVar("ChoiceT")
@@ -61,8 +60,6 @@ _ARITHMETIC: Final[tuple[tuple[str, Arithmetic], ...]] = (
     (r"^$|bf16|fp16|bfloat16|16", "bf16"),
     (r"fp32|float32|tf32", "fp32"),
 )
-# A run that ran did fit: no margin, little in pieces. Not the shipped constants, which are fitted.
-_LEANEST: Final = Calibration(memory_margin=1.0, fragmentation=1.04, exchange_gib=0.0)
 _WHOLE_LOOP: Final = re.compile(r"(?i)^rl (grpo|swe|ppo|dapo)|end-to-end rl")
 
 
@@ -168,7 +165,7 @@ def _run(line: int, row: dict[str, str]) -> Run:
     )
     if run.tokens_per_second_per_gpu is None and run.peak_gib is None:
         raise _RowError("it has neither a throughput nor a peak memory")
-    job, layout = _fitting(run, row, assumed)
+    job, layout = fill_in(run, row, assumed)
     return replace(run, job=job, layout=layout, assumed=tuple(assumed))
 
 
@@ -404,48 +401,3 @@ def _throughput(row: dict[str, str], shape: ModelShape, job: Job, gpu: Gpu) -> f
     if "4x forward" in row["activation_ckpt"]:
         tflops *= 3 / 4  # hardware FLOPs, the recomputed forward pass among them
     return tflops * 1e12 / shape.model_flops_per_token(job.seq_len)
-
-
-def _fitting(run: Run, row: dict[str, str], assumed: list[str]) -> tuple[Job, Layout]:
-    """What a row leaves open: the plainest setting that fits the GPU."""
-    job, layout = run.job, run.layout
-    optimizers, checkpointings = [job.optimizer], [layout.checkpointing]
-    if not row["activation_ckpt"]:
-        order: tuple[Checkpointing, ...] = ("none", "selective", "alternate", "full")
-        if layout.checkpointing != "alternate":
-            order = ("none", "selective", "full")
-        end = None if habits_of(run.source).recomputes_all else -1
-        checkpointings = list(order[order.index(layout.checkpointing) : end])
-    if layout.gpus == 1 and job.method == "full":
-        optimizers += ["adamw_bf16", "adamw_8bit", "paged_8bit"]
-    micros = [layout.micro_batch]
-    if not row["micro_batch"] and row["global_batch"]:
-        # What the planner would take: larger pieces while they divide the batch and fit.
-        share = max(1, job.global_batch // layout.dp)
-        micros = [size for size in (4, 2, 1) if share % size == 0 and share >= size * layout.pp]
-    tried = job, layout
-    for optimizer in optimizers:
-        for kept in checkpointings:
-            for micro in micros or [1]:
-                tried = (
-                    replace(job, optimizer=optimizer),
-                    replace(layout, checkpointing=kept, micro_batch=micro),
-                )
-                memory = peak_memory(run.shape, *tried, _LEANEST)
-                if memory.total <= run.machine.memory_gib:
-                    assumed += _differences(run, *tried)
-                    return tried
-    # Nothing fits by the estimate although the run ran: the most saving of what was tried.
-    assumed += _differences(run, *tried)
-    return tried
-
-
-def _differences(run: Run, job: Job, layout: Layout) -> list[str]:
-    found = []
-    if job.optimizer != run.job.optimizer:
-        found.append(f"optimizer {job.optimizer}")
-    if layout.checkpointing != run.layout.checkpointing:
-        found.append(f"activation checkpointing {layout.checkpointing}")
-    if layout.micro_batch != run.layout.micro_batch:
-        found.append(f"micro-batch {layout.micro_batch}")
-    return found
