@@ -30,7 +30,7 @@ CASES: dict[tuple[str, str, int], dict[str, Any]] = {
     ("sft", "fsdp", 2): {"tokens_per_forward": 160, "token_budget": 0},
     ("sft", "trl", 2): {"tokens_per_forward": 160, "token_budget": 0},
     ("dpo", "trl", 2): {"micro_batch": 2},
-    ("rlvr", "trl", 2): {"generations": 2, "max_new_tokens": 4},
+    ("rlvr", "trl", 2): {"generations": 4, "max_new_tokens": 4, "learning_rate": 1e-3},
 }
 
 
@@ -53,9 +53,10 @@ def main() -> int:
             "cpt": write_texts(root / "texts.parquet", 70),
         }
         questions = write_questions(root / "questions.parquet", QUESTIONS)
+        tuned = answering(zygote, root / "tuned", base, questions)
         for (stage, backend, ranks), settings in CASES.items():
             made = {
-                "parent": base,
+                "parent": tuned if stage == "rlvr" else base,
                 "data": data.get(stage, questions),
                 "stage": stage,
                 "backend": backend,
@@ -71,6 +72,16 @@ def main() -> int:
             killed.finish(ranks)
             judge(report, name, alone, killed, done)
     return report.finish()
+
+
+def answering(zygote: Zygote, root: Path, base: Path, questions: Path) -> Path:
+    """A model that knows some answers: without rewards that differ, GRPO moves no weight."""
+    run = StageRun(
+        zygote, root, parent=base, data=questions, stage="sft", backend="trl",
+        epochs=12.0, rows_per_step=8, tokens_per_forward=160, learning_rate=3e-3,
+    )  # fmt: skip
+    run.finish(1)
+    return run.folder / "model"
 
 
 def _length(stage: str, steps: int) -> dict[str, Any]:
