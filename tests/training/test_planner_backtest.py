@@ -168,6 +168,21 @@ def test_open_settings_are_filled_so_that_the_run_fits(tmp_path: Path) -> None:
     assert "one micro-batch a step" in found.assumed
 
 
+@pytest.mark.parametrize(
+    ("source", "checkpointing"), [("someone", "selective"), ("torchtune", "full")]
+)
+def test_what_a_software_cannot_do_is_not_assumed(
+    tmp_path: Path, source: str, checkpointing: str
+) -> None:
+    """Adapters over four bits on a card of 24 GB: torchtune computes all again, or nothing."""
+    found = run(
+        tmp_path, gpus="1", nodes="1", dp="1", gpu_type="RTX4090", zero_stage_or_fsdp="none",
+        seq_len="2048", global_batch="", micro_batch="2", activation_ckpt="", source=source,
+        stage="sft-qlora", notes="chunked loss",
+    )  # fmt: skip
+    assert found.layout.checkpointing == checkpointing
+
+
 @pytest.mark.parametrize("content", [b"", b"a,b\n1,2\n", b"\xff\xfe\x00", b'source,"model\n'])
 def test_a_file_that_is_no_such_table_is_an_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "bad.csv"

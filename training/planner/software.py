@@ -18,6 +18,7 @@ class Habits(NamedTuple):
     checkpointing: Checkpointing = "none"
     loss: Loss = "whole"
     fused: bool = False  # kernels, and products pipelined with transfers
+    recomputes_some: bool = True  # of a layer, or else all or nothing
     recomputes_all: bool = True  # rather than the cheap parts alone, where memory is short
     seq_len: int | None = None  # of its configurations of Llama 3
     interleaved: bool = False  # pipelines run in pieces of two layers or more
@@ -34,7 +35,7 @@ _HABITS: Final = {
     "llm-foundry": Habits(attention="triton", loss="fused"),
     "torchtitan": Habits(checkpointing="alternate", seq_len=8192),
     "aws": Habits(checkpointing="alternate"),  # torchtitan on AWS
-    "torchtune": Habits(loss="chunked"),
+    "torchtune": Habits(loss="chunked", recomputes_some=False),
 }
 
 

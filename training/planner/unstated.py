@@ -29,9 +29,10 @@ def fill_in(run: Run, row: Mapping[str, str], assumed: list[str]) -> tuple[Job, 
     optimizers, checkpointings = [job.optimizer], [layout.checkpointing]
     if not row["activation_ckpt"]:
         order: tuple[Checkpointing, ...] = ("none", "selective", "alternate", "full")
+        habits = habits_of(run.source)
         if layout.checkpointing != "alternate":
-            order = ("none", "selective", "full")
-        end = None if habits_of(run.source).recomputes_all else -1
+            order = ("none", "selective", "full") if habits.recomputes_some else ("none", "full")
+        end = None if habits.recomputes_all else -1
         checkpointings = list(order[order.index(layout.checkpointing) : end])
     if layout.gpus == 1 and job.method == "full":
         optimizers += ["adamw_bf16", "adamw_8bit", "paged_8bit"]
