@@ -26,9 +26,9 @@ def mounted(folder: Path, kilobytes: int) -> Iterator[Path]:
 
 
 def fill(folder: Path) -> Path:
-    """Take all the room that is left; returns the file that does."""
+    """Take all the room that is left, once more as well; returns the file that does."""
     filler = folder / "filler"
-    with filler.open("wb", buffering=0) as stream:
+    with filler.open("ab", buffering=0) as stream:
         size = 1 << 20
         while size:
             try:
