@@ -47,7 +47,10 @@ types: setup
 	$(PY) -m mypy
 
 unit: setup
-	$(PY) -m pytest
+	@$(PY) -m pytest; ended=$$?; \
+	if [ $$ended -ne 1 ]; then exit $$ended; fi; \
+	echo "What failed, once more by itself. A test that passes now depends on others or on load: mend it."; \
+	$(PY) -m pytest --last-failed --last-failed-no-failures none
 
 bench: setup ## the short form of every benchmark; figures go to benchmarks/results
 	@deploy/setup apt $(APT_TOOLS) $(APT_OCR)
