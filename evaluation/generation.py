@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from evaluation.answer_keys import answer_keys, seed_of
 from evaluation.journal import AnswerKey, Journal
 from workspace.errors import MissingToolError, UserError
+from workspace.processor import multiplies_bf16
 
 
 class Loaded(NamedTuple):
@@ -38,13 +39,8 @@ def best_dtype() -> str:
 
     Measured on a CPU with avx512_bf16 at batch 32: 123-139 tokens per CPU second, 75 in float32.
     """
-    if Path("/dev/nvidiactl").exists():
-        return "bfloat16"
-    try:
-        flags = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
-    except FileNotFoundError:
-        return "float32"
-    return "bfloat16" if "avx512_bf16" in flags or "amx_bf16" in flags else "float32"
+    has_gpu = Path("/dev/nvidiactl").exists()
+    return "bfloat16" if has_gpu or multiplies_bf16() else "float32"
 
 
 _in_memory: dict[tuple[object, ...], Any] = {}

@@ -156,7 +156,7 @@ class JobMaker:
             layout=config.layout(stage.stage, self._parent, nodes=nodes, links=self._links),
             evaluation=config.evaluation,
             seed=config.seed,
-            precision=config.precision,
+            precision=config.arithmetic,
             use_gpu=config.gpus_per_node > 0,
             checkpoint_every_steps=config.checkpoint_every_steps,
             keep_checkpoints=config.keep_checkpoints,

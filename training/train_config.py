@@ -20,6 +20,7 @@ from training.planner.links import Links
 from training.trainers.settings import (
     STAGES,
     AdapterSettings,
+    ChosenPrecision,
     CptSettings,
     DpoSettings,
     EvaluationSettings,
@@ -34,6 +35,7 @@ from training.trainers.settings import (
     StageName,
 )
 from workspace.config import StageConfig, setting
+from workspace.processor import multiplies_bf16
 
 RECIPES = Path(__file__).with_name("recipes")
 
@@ -63,8 +65,11 @@ class TrainConfig(StageConfig):
         "", position=4, description="name of the run (empty: from its key)", affects_output=False
     )
     seed: int = setting(0, position=5, ge=0, le=2**31 - 1, description="of order and sampling")
-    precision: Precision = setting(
-        "bf16", position=6, description="arithmetic; the weights are kept in fp32 either way"
+    precision: ChosenPrecision = setting(
+        "auto",
+        position=6,
+        description="arithmetic; the weights are kept in fp32 either way. auto: bf16 on GPUs and "
+        "on processors that multiply in it, else fp32",
     )
     stages: tuple[StageName, ...] = setting(
         ("sft", "rlvr"),
@@ -231,7 +236,7 @@ class TrainConfig(StageConfig):
 
     def output_settings(self) -> dict[str, Any]:
         """Without those of stages that the run does not have."""
-        settings = super().output_settings()
+        settings = {**super().output_settings(), "precision": self.arithmetic}
         stages = self.run_stages
         return {
             name: list(stages) if name == "stages" else value
@@ -239,9 +244,16 @@ class TrainConfig(StageConfig):
             if name not in STAGES or name in stages
         }
 
+    @property
+    def arithmetic(self) -> Precision:
+        """`precision` on this machine's processor, where that decides."""
+        if self.precision != "auto":
+            return self.precision
+        return "bf16" if self.gpus_per_node or multiplies_bf16() else "fp32"
+
     def demand(self, stage: StageName) -> Demand:
         """What `stage` asks of its ranks."""
-        return demand_of(stage, getattr(self, stage), self.adapter, self.precision)
+        return demand_of(stage, getattr(self, stage), self.adapter, self.arithmetic)
 
     @property
     def is_planned(self) -> bool:

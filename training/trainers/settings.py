@@ -16,6 +16,7 @@ StageName = Literal["cpt", "sft", "dpo", "rlvr"]
 STAGES: tuple[StageName, ...] = ("cpt", "sft", "dpo", "rlvr")
 Backend = Literal["trl", "fsdp", "external"]
 Precision = Literal["bf16", "fp32"]
+ChosenPrecision = Literal["auto", "bf16", "fp32"]
 Checkpointing = Literal["none", "selective", "full"]
 
 
