@@ -136,7 +136,7 @@ class Journaled(ABC):
     ) -> list[str]:
         """What is kept of each request: its text, or the JSON of its log-likelihood."""
         drawing, inner = self.drawing, getattr(super(), ask)
-        for batch in _batches(keys, lengths, drawing.batch_size):
+        for batch in batches_of_like_length(keys, lengths, drawing.batch_size):
             mine = [keys[index] for index in batch]
             if any(key not in drawing.journal.answers for key in mine):
                 asked = self.seeded([requests[index] for index in batch], mine)
@@ -218,13 +218,23 @@ def _refuse_too_long(requests: Sequence[Any], lengths: Sequence[int], context: i
             )
 
 
-def _batches(
+def batches_of_like_length(
     keys: Sequence[AnswerKey], lengths: Sequence[int], batch_size: int
 ) -> Iterator[list[int]]:
-    """Indices of requests, longest first (the first batch shows whether memory is enough)."""
-    order = sorted(range(len(keys)), key=lambda i: (keys[i].sample, -lengths[i], keys[i].row_id))
-    for start in range(0, len(order), batch_size):
-        yield order[start : start + batch_size]
+    """Indices of requests, longest first (the first batch shows whether memory is enough).
+
+    Prompts that are less than half as long as a batch's first are left to the next one: each row
+    is padded to it, and each token of an answer attends over the padding as well.
+    """
+    order = sorted(range(len(keys)), key=lambda i: (-lengths[i], keys[i].row_id, keys[i].sample))
+    batch: list[int] = []
+    for index in order:
+        if len(batch) == batch_size or (batch and 2 * lengths[index] < lengths[batch[0]]):
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
 
 
 def _seed_torch(seed: int) -> None:

@@ -35,7 +35,7 @@ def log_lines(
     label: str, total: int, unit: str, *, every_s: float = 15.0, logger: logging.Logger = log
 ) -> Iterator[Advance]:
     """A line at the start, the end and every `every_s` seconds, with the time that is left."""
-    logger.info("%s: %s%s to do", label, f"{total} " if total else "", unit)
+    logger.info("%s: %s", label, f"{total} {unit} to do" if total else f"counting {unit}")
     start = last = time.monotonic()
     done = 0
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.trainers.sample_order import plan_steps, split_by_tokens
+from training.trainers.sample_order import PASS_SHARE, plan_steps, split_by_tokens
 
 
 @given(
@@ -71,3 +72,28 @@ def test_a_split_wastes_little_on_padding() -> None:
     padded = sum(len(group) * max(lengths[row] for row in group) for group in groups)
     assert padded < 1.2 * sum(lengths)
     assert len(lengths) * max(lengths) > 1.9 * sum(lengths), "one batch would nearly double it"
+
+
+@given(
+    lengths=st.lists(st.integers(1, 90), min_size=1, max_size=9),
+    limit=st.integers(1, 300),
+)
+def test_no_other_split_costs_less(lengths: list[int], limit: int) -> None:
+    """Against every way to cut the sorted rows: padded tokens, and a part of the limit a pass."""
+
+    def cost(groups: list[list[int]]) -> int:
+        return sum(len(g) * max(g) for g in groups) + len(groups) * (limit // PASS_SHARE)
+
+    ordered = sorted(lengths)
+    allowed = []
+    for cuts in product((False, True), repeat=len(ordered) - 1):
+        groups = [[ordered[0]]]
+        for cut, length in zip(cuts, ordered[1:], strict=True):
+            if cut:
+                groups.append([length])
+            else:
+                groups[-1].append(length)
+        if all(len(g) == 1 or len(g) * max(g) <= limit for g in groups):
+            allowed.append(groups)
+    found = [[lengths[row] for row in group] for group in split_by_tokens(lengths, limit)]
+    assert cost(found) == min(map(cost, allowed))

@@ -13,6 +13,7 @@ import contextlib
 from typing import Any
 
 from training.trainers.sample_order import split_by_tokens
+from training.trainers.trl_head import score_labelled_tokens_only
 from training.trainers.trl_ledger import Fed, carrying_places
 
 
@@ -24,6 +25,8 @@ def make_bounded_trainer(tokens_per_forward: int, fed: Fed, **arguments: Any) ->
     import torch
     import torch.distributed as dist
     from trl import SFTTrainer
+
+    score_labelled_tokens_only()
 
     class BoundedSftTrainer(SFTTrainer):  # type: ignore[misc]
         def training_step(

@@ -21,6 +21,7 @@ from training.trainers.rows import IGNORED, read_view, tokenize_row, with_evalua
 from training.trainers.sample_order import StepPlan, forward_passes, plan_steps
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
+from training.trainers.trl_head import score_labelled_tokens_only
 from training.trainers.trl_ledger import Fed, carrying_places, ledger_callback, with_places
 from workspace.errors import UserError
 
@@ -143,6 +144,8 @@ def make_trainer(
     `fed` learns which rows reach the model.
     """
     from trl import DPOConfig, DPOTrainer
+
+    score_labelled_tokens_only()
 
     class TokenizedDpoTrainer(DPOTrainer):  # type: ignore[misc]
         """Takes rows that are tokens already."""

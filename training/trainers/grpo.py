@@ -27,6 +27,7 @@ from training.trainers.sample_order import forward_passes, shuffled_passes
 from training.trainers.settings import RlvrSettings
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
+from training.trainers.trl_head import score_labelled_tokens_only
 from training.trainers.trl_ledger import Fed, ledger_callback, with_places
 from training.trainers.weight_sync import check_vllm
 from workspace.errors import UserError
@@ -111,6 +112,8 @@ def make_trainer(
     """TRL's trainer over `rows`, one after the other; `fed` learns which are answered."""
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
+
+    score_labelled_tokens_only()
 
     class NotingGrpoTrainer(GRPOTrainer):  # type: ignore[misc]
         """Says which prompts it samples answers to."""
