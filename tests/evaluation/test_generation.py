@@ -32,7 +32,7 @@ def test_a_batch_holds_prompts_of_like_length(
 
 
 def test_two_long_prompts_do_not_make_the_others_long() -> None:
-    """The demo's completions: two modules of 560 tokens among 21 of 60 to 130, four answers each."""
+    """The demo's completions: two modules of 560 tokens, 21 of 60 to 130, four answers each."""
     lengths = [561, 558, *range(60, 123, 3)]
     keys = [AnswerKey(f"row{row}", sample) for sample in range(4) for row in range(len(lengths))]
     every = lengths * 4
