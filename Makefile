@@ -3,6 +3,8 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 WORKSPACE ?= demo/workspace
 CHAOS ?= --short
+# One process for each core, at most four: each has its parsers in memory.
+SIDE_BY_SIDE ?= -n logical --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
 
 APT_TOOLS := iverilog bubblewrap yosys
 APT_OCR := tesseract-ocr tesseract-ocr-osd
@@ -10,6 +12,8 @@ APT_DOCS := yosys-doc ngspice-doc
 APT_SLURM := slurmctld slurmd slurm-client munge
 APT_LINT := shellcheck
 APT_BROWSER := chromium
+# Extras whose packages are in the lock: all but qlora, which needs a GPU.
+LOCKED := pymupdf ocr archives registers train eval dask llm redact dev
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-slurm serve browse test lint types unit bench chaos lock clean
@@ -47,7 +51,7 @@ types: setup
 	$(PY) -m mypy
 
 unit: setup
-	@$(PY) -m pytest; ended=$$?; \
+	@$(PY) -m pytest $(SIDE_BY_SIDE); ended=$$?; \
 	if [ $$ended -ne 1 ]; then exit $$ended; fi; \
 	echo "What failed, once more by itself. A test that passes now depends on others or on load: mend it."; \
 	$(PY) -m pytest --last-failed --last-failed-no-failures none
@@ -60,8 +64,8 @@ chaos: setup ## faults in training on a real Slurm, the short form (needs root; 
 	@deploy/setup apt $(APT_SLURM)
 	@$(PY) -m benchmarks.chaos $(CHAOS)
 
-lock: setup ## resolve requirements.lock anew from pyproject.toml (torch stays out of it)
-	.venv/bin/uv pip compile -q pyproject.toml --all-extras --python-version 3.11 --no-header \
+lock: setup ## resolve requirements.lock anew from pyproject.toml (torch and qlora stay out of it)
+	.venv/bin/uv pip compile -q pyproject.toml $(LOCKED:%=--extra %) --python-version 3.11 --no-header \
 		--no-annotate --generate-hashes -o requirements.lock \
 		--override <(echo "torch; python_version < '0'")
 	@! grep -nE '://|^nvidia' requirements.lock

@@ -21,6 +21,29 @@ settings.register_profile("explore", deadline=None, print_blob=True, max_example
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+ALONE = ("slurm", "prefect")  # groups of tests that share what there can be one of
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say which tests stay together when several processes run them (`make test`).
+
+    There is one Slurm cluster and one Prefect API; both wait more than they compute, so they come
+    first, beside each other. Of the others a file stays together, for what its fixtures make.
+    """
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_together(item)))
+    order = {group: at for at, group in enumerate(ALONE)}
+    items.sort(key=lambda item: order.get(_together(item), len(ALONE)))
+
+
+def _together(item: pytest.Item) -> str:
+    used = getattr(item, "fixturenames", ())
+    if item.get_closest_marker("slurm") or "cluster" in used:
+        return "slurm"
+    if item.path.parent.name == "flows":
+        return "prefect"
+    return item.path.relative_to(REPOSITORY).as_posix()
 
 
 @pytest.fixture(scope="session")
