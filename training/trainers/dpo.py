@@ -15,14 +15,14 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from training.trainers import entry
-from training.trainers.callbacks import Callbacks, make_callbacks
 from training.trainers.model_io import adapter_config, load_model, load_tokenizer
+from training.trainers.planned_run import PlannedRun, plan_run
 from training.trainers.rows import IGNORED, read_view, tokenize_row, with_evaluation
-from training.trainers.sample_order import StepPlan, forward_passes, plan_steps
+from training.trainers.sample_order import forward_passes
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
 from training.trainers.trl_head import score_labelled_tokens_only
-from training.trainers.trl_ledger import Fed, carrying_places, ledger_callback, with_places
+from training.trainers.trl_ledger import carrying_places, with_places
 from workspace.errors import UserError
 
 REQUIRED = ("prompt", "chosen", "rejected")
@@ -58,31 +58,12 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
     learned, held = with_evaluation(
         spec, pairs.rows, lambda unseen: usable_pairs(spec, tokenizer, unseen).rows
     )
-    plan = plan_steps(
-        [pair.length for pair in learned],
-        rows_per_step=spec.dpo.rows_per_step,
-        epochs=spec.dpo.epochs,
-        token_budget=spec.dpo.token_budget,
-        seed=spec.seed,
-    ).at_most(spec.dpo.max_steps)
-    callbacks = make_callbacks(spec, stop, epochs=plan.epochs)
-    fed, resumed = Fed(), entry.resume_path(spec)
-    callbacks.callbacks.insert(
-        0,
-        ledger_callback(
-            spec,
-            fed,
-            plan.order,
-            rows_per_step=spec.dpo.rows_per_step,
-            samples=len(learned),
-            resumed=resumed,
-        ),
-    )
-    trainer = make_trainer(spec, tokenizer, learned, held, plan, callbacks, fed)
-    trainer.train(resume_from_checkpoint=resumed)
+    run = plan_run(spec, stop, spec.dpo, [pair.length for pair in learned])
+    trainer = make_trainer(spec, tokenizer, learned, held, run)
+    trainer.train(resume_from_checkpoint=run.resumed)
     return entry.finish(
         spec,
-        callbacks.progress,
+        run.callbacks.progress,
         trainer,
         tokenizer,
         rows=len(learned),
@@ -135,14 +116,9 @@ def make_trainer(
     tokenizer: Any,
     rows: list[Pair],
     held: list[Pair],
-    plan: StepPlan,
-    callbacks: Callbacks,
-    fed: Fed,
+    run: PlannedRun,
 ) -> Any:
-    """TRL's trainer over the planned order of `rows`; `held` are evaluated on.
-
-    `fed` learns which rows reach the model.
-    """
+    """TRL's trainer over the planned order of `rows`; `held` are evaluated on."""
     from trl import DPOConfig, DPOTrainer
 
     score_labelled_tokens_only()
@@ -156,7 +132,7 @@ def make_trainer(
         def training_step(
             self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None
         ) -> Any:
-            fed.note(inputs)
+            run.fed.note(inputs)
             return super().training_step(model, inputs, num_items_in_batch)
 
     settings = spec.dpo
@@ -169,23 +145,23 @@ def make_trainer(
         peft_config=adapter,
         args=DPOConfig(
             **entry.common_arguments(spec),
-            max_steps=plan.steps,
+            max_steps=run.plan.steps,
             per_device_train_batch_size=share // passes,
             per_device_eval_batch_size=share // passes,
             gradient_accumulation_steps=passes,
             learning_rate=settings.learning_rate,
             max_grad_norm=settings.max_grad_norm,
-            warmup_steps=round(settings.warmup_share * plan.steps),
+            warmup_steps=round(settings.warmup_share * run.plan.steps),
             lr_scheduler_type="linear",
             beta=settings.beta,
             # The plan is the order: the trainer walks it from front to back, once.
             train_sampling_strategy="sequential",
             max_length=None,
         ),
-        train_dataset=with_places(_as_dataset(rows).select(plan.order)),
+        train_dataset=with_places(_as_dataset(rows).select(run.plan.order)),
         eval_dataset=_as_dataset(held) if held else None,
         processing_class=tokenizer,
-        callbacks=callbacks.callbacks,
+        callbacks=run.callbacks.callbacks,
     )
     trainer.data_collator = carrying_places(trainer.data_collator)
     return trainer

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 from training.trainers import entry
 from training.trainers.bounded_sft import make_bounded_trainer
-from training.trainers.callbacks import Callbacks, Progress, make_callbacks
+from training.trainers.callbacks import Progress
 from training.trainers.model_io import adapter_config, load_model, load_tokenizer
+from training.trainers.planned_run import PlannedRun, plan_run
 from training.trainers.rows import TokenRow, TokenRows, read_view, tokenize_rows, with_evaluation
-from training.trainers.sample_order import StepPlan, plan_steps
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
-from training.trainers.trl_ledger import Fed, ledger_callback, with_places
+from training.trainers.trl_ledger import with_places
 from workspace.errors import UserError
 
 
@@ -58,28 +58,11 @@ def prepare(spec: TrainSpec, stop: StopRequest) -> Prepared:
     learned, held = with_evaluation(
         spec, tokens.rows, lambda unseen: usable_rows(spec, tokenizer, unseen).rows
     )
-    plan = plan_steps(
-        [len(row.input_ids) for row in learned],
-        rows_per_step=spec.sft.rows_per_step,
-        epochs=spec.sft.epochs,
-        token_budget=spec.sft.token_budget,
-        seed=spec.seed,
-    ).at_most(spec.sft.max_steps)
-    callbacks = make_callbacks(spec, stop, epochs=plan.epochs)
-    fed, resumed = Fed(), entry.resume_path(spec)
-    callbacks.callbacks.insert(
-        0,
-        ledger_callback(
-            spec,
-            fed,
-            plan.order,
-            rows_per_step=spec.sft.rows_per_step,
-            samples=len(learned),
-            resumed=resumed,
-        ),
+    run = plan_run(spec, stop, spec.sft, [len(row.input_ids) for row in learned])
+    trainer = make_trainer(spec, tokenizer, learned, held, run)
+    return Prepared(
+        trainer, tokenizer, run.callbacks.progress, run.resumed, len(learned), tokens.rejects
     )
-    trainer = make_trainer(spec, tokenizer, learned, held, plan, callbacks, fed)
-    return Prepared(trainer, tokenizer, callbacks.progress, resumed, len(learned), tokens.rejects)
 
 
 def usable_rows(spec: TrainSpec, tokenizer: Any, rows: list[dict[str, Any]]) -> TokenRows:
@@ -98,9 +81,7 @@ def make_trainer(
     tokenizer: Any,
     rows: list[TokenRow],
     held: list[TokenRow],
-    plan: StepPlan,
-    callbacks: Callbacks,
-    fed: Fed,
+    run: PlannedRun,
 ) -> Any:
     """TRL's trainer over the planned order of `rows`; `held` are evaluated on."""
     from trl import SFTConfig
@@ -108,12 +89,12 @@ def make_trainer(
     settings = spec.sft
     return make_bounded_trainer(
         settings.tokens_per_forward,
-        fed,
+        run.fed,
         model=load_model(spec),
         peft_config=adapter_config(spec),
         args=SFTConfig(
             **entry.common_arguments(spec),
-            max_steps=plan.steps,
+            max_steps=run.plan.steps,
             per_device_train_batch_size=entry.rows_per_rank(
                 settings.rows_per_step, "sft.rows_per_step"
             ),
@@ -122,17 +103,17 @@ def make_trainer(
             learning_rate=settings.learning_rate,
             weight_decay=settings.weight_decay,
             max_grad_norm=settings.max_grad_norm,
-            warmup_steps=round(settings.warmup_share * plan.steps),
+            warmup_steps=round(settings.warmup_share * run.plan.steps),
             lr_scheduler_type="linear",
             # The plan is the order: the trainer walks it from front to back, once.
             train_sampling_strategy="sequential",
             dataset_kwargs={"skip_prepare_dataset": True},
             max_length=None,
         ),
-        train_dataset=with_places(_as_dataset(rows).select(plan.order)),
+        train_dataset=with_places(_as_dataset(rows).select(run.plan.order)),
         eval_dataset=_as_dataset(held) if held else None,
         processing_class=tokenizer,
-        callbacks=callbacks.callbacks,
+        callbacks=run.callbacks.callbacks,
     )
 
 

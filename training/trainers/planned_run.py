@@ -1,0 +1,48 @@
+"""What the TRL trainers over a fixed set of rows begin with: the order, and who watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from training.trainers import entry
+from training.trainers.callbacks import Callbacks, make_callbacks
+from training.trainers.sample_order import StepPlan, plan_steps
+from training.trainers.settings import DpoSettings, SftSettings
+from training.trainers.spec import TrainSpec
+from training.trainers.stopping import StopRequest
+from training.trainers.trl_ledger import Fed, ledger_callback
+
+
+class PlannedRun(NamedTuple):
+    """`fed` learns which rows reach the model. `resumed`: the checkpoint that it goes on from."""
+
+    plan: StepPlan
+    callbacks: Callbacks
+    fed: Fed
+    resumed: str | None
+
+
+def plan_run(
+    spec: TrainSpec, stop: StopRequest, settings: SftSettings | DpoSettings, lengths: Sequence[int]
+) -> PlannedRun:
+    """Plan the steps over rows of `lengths` tokens, and their ledger."""
+    plan = plan_steps(
+        lengths,
+        rows_per_step=settings.rows_per_step,
+        epochs=settings.epochs,
+        token_budget=settings.token_budget,
+        seed=spec.seed,
+    ).at_most(settings.max_steps)
+    callbacks = make_callbacks(spec, stop, epochs=plan.epochs)
+    fed, resumed = Fed(), entry.resume_path(spec)
+    ledger = ledger_callback(
+        spec,
+        fed,
+        plan.order,
+        rows_per_step=settings.rows_per_step,
+        samples=len(lengths),
+        resumed=resumed,
+    )
+    callbacks.callbacks.insert(0, ledger)
+    return PlannedRun(plan, callbacks, fed, resumed)
