@@ -4,7 +4,7 @@ PY := .venv/bin/python
 WORKSPACE ?= demo/workspace
 CHAOS ?= --short
 # One process for each core, at most four: each has its parsers in memory.
-SIDE_BY_SIDE ?= -n logical --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+SIDE_BY_SIDE ?= -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 
 APT_TOOLS := iverilog bubblewrap yosys
 APT_OCR := tesseract-ocr tesseract-ocr-osd

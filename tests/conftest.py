@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 from hypothesis import settings
 from slurm_on_one_host import Cluster
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from corpus import ingest
 from corpus.worker_pool import close_warm_pools
@@ -21,29 +23,35 @@ settings.register_profile("explore", deadline=None, print_blob=True, max_example
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-ALONE = ("slurm", "prefect")  # groups of tests that share what there can be one of
+SLURM, PREFECT = "slurm", "prefect"  # groups of tests that share a server
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests stay together when several processes run them (`make test`).
+class Together(LoadScopeScheduling):
+    """Which tests stay in one process when several run them (`make test`).
 
-    There is one Slurm cluster and one Prefect API; both wait more than they compute, so they come
-    first, beside each other. Of the others a file stays together, for what its fixtures make.
+    The tests of a Slurm cluster are one group, those of a Prefect API another: both wait more than
+    they compute. Of the others a file stays together, for what its fixtures make.
     """
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_together(item)))
-    order = {group: at for at, group in enumerate(ALONE)}
-    items.sort(key=lambda item: order.get(_together(item), len(ALONE)))
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _group(nodeid)
 
 
-def _together(item: pytest.Item) -> str:
-    used = getattr(item, "fixturenames", ())
-    if item.get_closest_marker("slurm") or "cluster" in used:
-        return "slurm"
-    if item.path.parent.name == "flows":
-        return "prefect"
-    return item.path.relative_to(REPOSITORY).as_posix()
+def _group(nodeid: str) -> str:
+    path = PurePosixPath(nodeid.partition("::")[0])
+    if "slurm" in path.name or "one_host" in path.name:
+        return SLURM
+    return PREFECT if path.parent.name == "flows" else str(path)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together:
+    return Together(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The two that wait come first, to be beside each other."""
+    first = (SLURM, PREFECT)
+    items.sort(key=lambda item: _group(item.nodeid) not in first)
 
 
 @pytest.fixture(scope="session")

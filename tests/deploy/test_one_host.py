@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -112,8 +113,11 @@ def test_life_of_a_cluster(folder: Path) -> None:
 def test_two_clusters_side_by_side(folder: Path) -> None:
     first, second = folder / "a", folder / "b"
     try:
-        for each in (first, second):
-            assert one_host("start", each, "--nodes", "1").returncode == 0
+        with ThreadPoolExecutor() as both:  # started at once, each finds ports of its own
+            started = list(
+                both.map(lambda at: one_host("start", at, "--nodes", "1"), (first, second))
+            )
+        assert [each.returncode for each in started] == [0, 0], started
         assert one_host("stop", first).returncode == 0
         assert slurm(second, "srun", "printenv", "SLURMD_NODENAME") == "node1\n"
     finally:
