@@ -24,7 +24,7 @@ help: ## list the targets
 setup: ## make .venv with everything that the tests need
 	@deploy/setup demo
 
-demo: setup ## documents to an evaluated model on this machine (15 min measured in bf16; 54 CPU-min in fp32)
+demo: setup ## documents to an evaluated model on this machine (21 min on two cores)
 	@deploy/setup apt $(APT_TOOLS) $(APT_OCR) $(APT_DOCS)
 	@examples/run_demo $(WORKSPACE)
 
