@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -61,6 +62,8 @@ Pair = frozenset[str]
 
 def main() -> int:
     arguments = parser(__doc__ or "").parse_args()
+    if find_spec("datasketch") is None:  # said before the half hour, not after it
+        raise SystemExit("datasketch is missing: .venv/bin/pip install -r benchmarks/peers.txt")
     report = Report("ingest", "incremental", short=arguments.short)
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
@@ -346,12 +349,8 @@ def _sketch(name: str, row: Mapping[str, Any]) -> Sketch:
 
 
 def peer_pairs(texts: Mapping[str, str]) -> set[Pair]:
-    try:
-        from datasketch import MinHash, MinHashLSH
-    except ImportError as error:
-        raise SystemExit(
-            "datasketch is missing: .venv/bin/pip install -r benchmarks/peers.txt"
-        ) from error
+    from datasketch import MinHash, MinHashLSH
+
     made = {}
     index = MinHashLSH(threshold=THRESHOLD, num_perm=128)
     for name, text in texts.items():
