@@ -119,10 +119,8 @@ def split_by_tokens(lengths: Sequence[int], limit: int, at_least: int = 1) -> li
     `at_least` groups (at most one per row).
     """
     order = sorted(range(len(lengths)), key=lambda row: (lengths[row], row))
-    costs, starts = (
-        [0],
-        [0],
-    )  # of the first n rows: the least cost, and where their last group begins
+    # Of the first n rows: the least cost, and where their last group begins.
+    costs, starts = [0], [0]
     for end, row in enumerate(order, start=1):
         longest = lengths[row]
         cost, start = min(
