@@ -21,12 +21,12 @@ if __name__ == "__main__":
 # Prefect comes after the command line, which needs it only when there is work (flows/_cli.py).
 from prefect import flow  # noqa: E402
 from prefect.client.schemas.objects import State  # noqa: E402
-from prefect.states import Cancelled  # noqa: E402
 
 from flows._options import flow_options  # noqa: E402
 from tasks.ingest import INGEST, show_documents  # noqa: E402
-from tasks.shards import StageCancelledError  # noqa: E402
+from tasks.shards import StageStoppedError  # noqa: E402
 from tasks.stage import run_stage  # noqa: E402
+from tasks.stopping import stopped  # noqa: E402
 from workspace.stage import StageResult  # noqa: E402
 
 
@@ -35,8 +35,7 @@ def ingest(config: IngestConfig) -> StageResult | State[StageResult]:
     """Read documents into a workspace's corpus; unreadable ones go to quarantine."""
     try:
         result = run_stage(INGEST, config, load_cluster(config.cluster, CLUSTERS))
-    except StageCancelledError as error:
-        # A plain return would leave a cancelled run `Cancelling` for ever.
-        return Cancelled(message=str(error))
+    except StageStoppedError as error:
+        return stopped(str(error))
     show_documents(result)
     return result

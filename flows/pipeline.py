@@ -19,7 +19,7 @@ if __name__ == "__main__":
 # Prefect comes after the command line, which needs it only when there is work (flows/_cli.py).
 from prefect import flow  # noqa: E402
 from prefect.client.schemas.objects import FlowRun, State  # noqa: E402
-from prefect.exceptions import CancelledRun  # noqa: E402
+from prefect.exceptions import CancelledRun, Pause  # noqa: E402
 from prefect.states import Cancelled  # noqa: E402
 
 from flows._options import flow_options  # noqa: E402
@@ -29,8 +29,8 @@ from flows.ingest import ingest  # noqa: E402
 from flows.score import score  # noqa: E402
 from flows.train import train  # noqa: E402
 from tasks.artifacts import show_report  # noqa: E402
+from tasks.stopping import finished, rest_parts  # noqa: E402
 from tasks.train import cancel_jobs  # noqa: E402
-from workspace.stage import StageResult  # noqa: E402
 
 
 def cancel_jobs_of(flow: object, flow_run: FlowRun, state: object) -> None:
@@ -45,15 +45,17 @@ def cancel_jobs_of(flow: object, flow_run: FlowRun, state: object) -> None:
 def pipeline(config: PipelineConfig) -> PipelineResult | State[PipelineResult]:
     """Turn documents into an evaluated model; each stage is a flow run of its own."""
     try:
-        ingested = ingest(config.for_ingest())
-        graph = build_graph(config.for_graph())
-        dataset = build_datasets(config.for_datasets())
-        trained = train(config.for_train())
+        result = PipelineResult(
+            finished(ingest(config.for_ingest())),
+            finished(build_graph(config.for_graph())),
+            finished(build_datasets(config.for_datasets())),
+            finished(train(config.for_train())),
+            finished(score(config.for_score())),
+        )
     except CancelledRun as error:
         return Cancelled(message=str(error))
-    assert isinstance(ingested, StageResult)
-    assert isinstance(trained, StageResult)
-    scored = score(config.for_score())
-    result = PipelineResult(ingested, graph, dataset, trained, scored)
+    except Pause:
+        rest_parts()
+        raise
     show_report("pipeline", markdown(summarise(result)), "pipeline: stages, scores, where to look")
     return result

@@ -36,16 +36,22 @@ if __name__ == "__main__":
 
 # Prefect comes after the command line, which needs it only when there is work (flows/_cli.py).
 from prefect import flow  # noqa: E402
+from prefect.client.schemas.objects import State  # noqa: E402
 
 from flows._options import flow_options  # noqa: E402
 from tasks.score import SCORE, show_scores, update_leaderboard  # noqa: E402
+from tasks.shards import StageStoppedError  # noqa: E402
 from tasks.stage import run_stage  # noqa: E402
+from tasks.stopping import stopped  # noqa: E402
 
 
 @flow(**flow_options("score", "score {config.dataset}"))
-def score(config: ScoreConfig) -> StageResult:
+def score(config: ScoreConfig) -> StageResult | State[StageResult]:
     """Score models on benchmarks, the first model as the baseline of the others."""
-    result = run_stage(SCORE, config)
+    try:
+        result = run_stage(SCORE, config)
+    except StageStoppedError as error:
+        return stopped(str(error))
     update_leaderboard(config.workspace)
     show_scores(result, score_rows(read_summary(result.directory)))
     return result

@@ -29,12 +29,11 @@ if __name__ == "__main__":
 # Prefect comes after the command line, which needs it only when there is work (flows/_cli.py).
 from prefect import flow  # noqa: E402
 from prefect.client.schemas.objects import FlowRun, State  # noqa: E402
-from prefect.states import Cancelled  # noqa: E402
 
 from flows._options import flow_options  # noqa: E402
 from tasks.artifacts import report_stage  # noqa: E402
+from tasks.stopping import stopped  # noqa: E402
 from tasks.train import cancel_jobs, supervise  # noqa: E402
-from training.failure_texts import TrainingStoppedError  # noqa: E402
 from workspace.stage import StageResult  # noqa: E402
 
 
@@ -46,10 +45,8 @@ def cancel_jobs_of(flow: object, flow_run: FlowRun, state: object) -> None:
 @flow(**flow_options("train", "train {config.name}"), on_cancellation=[cancel_jobs_of])
 def train(config: TrainConfig) -> StageResult | State[StageResult]:
     """Train a model on a data set; a stopped run goes on from its checkpoint."""
-    try:
-        result = supervise(config)
-    except TrainingStoppedError as error:
-        # A plain return would leave a cancelled run `Cancelling` for ever.
-        return Cancelled(message=str(error))
+    result = supervise(config)
+    if isinstance(result, State):
+        return stopped(str(result.message))
     report_stage("train", result)
     return result

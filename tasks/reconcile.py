@@ -15,6 +15,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import AwaitingRetry, Crashed
 
 from tasks._options import task_options
+from tasks.stopping import is_cancelled, is_suspended
 from training.cluster import flow_state, reconcile
 from training.cluster.flow_state import FlowAction, FlowFinding, FlowRecord, FlowState, FlowView
 from workspace.paths import Workspace
@@ -67,8 +68,10 @@ def _read(client: SyncPrefectClient, flow_run: str) -> FlowRun | None:
 def _state(state: State[Any] | None) -> FlowState:
     if state is None:
         return FlowState.UNKNOWN
-    if state.is_cancelling() or state.is_cancelled():
+    if is_cancelled(state):
         return FlowState.CANCELLED
+    if is_suspended(state):
+        return FlowState.SUSPENDED
     if state.is_crashed() or state.is_failed():
         return FlowState.BROKEN
     if state.is_completed():

@@ -2,7 +2,8 @@
 
 Here, the parallel work is in the process pools of the libraries, so that an interrupt reaches the
 running shard at once. On a cluster, shards go through Prefect's Dask task runner; a shard whose
-worker is lost is done again by another. Either way a cancelled flow run stops its work.
+worker is lost is done again by another. Either way the work stops when the flow run is cancelled or
+suspended.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Any, TypeVar
 from prefect import Task
 from prefect.settings import PREFECT_API_URL
 
-from tasks.cancellation import CancellationCheck
 from tasks.cluster import MAX_LOSSES, ClusterConfig, DaskCluster, WorkerWatch, open_cluster
+from tasks.stopping import StopCheck
 from workspace.errors import DsmError, UserError
 from workspace.progress import Advance
 from workspace.stage import Shard, ShardReport
@@ -31,8 +32,11 @@ ProcessTask = Task[..., ShardReport]
 ConfigT = TypeVar("ConfigT")
 
 
-class StageCancelledError(DsmError):
-    """The flow run was cancelled; what is done stays, and the next run goes on from there."""
+class StageStoppedError(DsmError):
+    """The flow run was told to stop; what is done stays, and the next run goes on from there."""
+
+    def __init__(self) -> None:
+        super().__init__("stopped on request; the same run goes on from what is done")
 
 
 class ShardLostError(DsmError):
@@ -41,12 +45,12 @@ class ShardLostError(DsmError):
 
 def run_here(process: ProcessTask, config: Any, shards: Sequence[Shard], advance: Advance) -> None:
     """Shard after shard in this process."""
-    cancelled = CancellationCheck()
+    stop_wanted = StopCheck()
 
     def advance_or_stop(n: int) -> None:
         advance(n)
-        if cancelled():
-            raise StageCancelledError("the flow run was cancelled")
+        if stop_wanted():
+            raise StageStoppedError
 
     for shard in shards:
         process(config, shard, advance_or_stop)
@@ -98,7 +102,7 @@ def count_nothing(n: int) -> None:
 
 
 def _await_all(waiting: dict[Any, Shard], dask: DaskCluster, advance: Advance) -> None:
-    watches: tuple[Callable[[], None], ...] = (WorkerWatch(dask), _stop_when_cancelled())
+    watches: tuple[Callable[[], None], ...] = (WorkerWatch(dask), _stop_when_told())
     while waiting:
         for future in [future for future in waiting if future.wrapped_future.done()]:
             shard = waiting.pop(future)
@@ -124,11 +128,11 @@ def _collect(future: Any, shard: Shard, dask: DaskCluster) -> None:
         ) from error
 
 
-def _stop_when_cancelled() -> Callable[[], None]:
-    cancelled = CancellationCheck()
+def _stop_when_told() -> Callable[[], None]:
+    stop_wanted = StopCheck()
 
     def check() -> None:
-        if cancelled():
-            raise StageCancelledError("the flow run was cancelled")
+        if stop_wanted():
+            raise StageStoppedError
 
     return check

@@ -2,8 +2,9 @@
 
 A cancelled flow run is noticed in three ways, whichever comes first: the wait loop reads the state
 of its own flow run; the worker ends this process; the hook on cancellation finds the process gone.
-Each time the job checkpoints and ends, and the same run goes on from there when it is started
-again. A process that dies without a cancellation leaves its job running; the next start finds it.
+A suspended one is noticed by the wait loop, or by `reconcile` when the process is gone. Each time
+the job checkpoints and ends, and the same run goes on from there when it is started again. A
+process that dies without either leaves its job running; the next start finds it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from contextlib import ExitStack
 
 import prefect.runtime.flow_run
 from prefect import task
+from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
+from prefect.states import Cancelled
 
 from tasks import artifacts
 from tasks._options import task_options
-from tasks.cancellation import CancellationCheck
+from tasks.stopping import StopCheck
 from training.cluster.flow_state import FlowRecord
 from training.cluster.reconcile import reconcile, request_cancel
 from training.failure_texts import TrainingStoppedError
@@ -40,19 +43,23 @@ _SAID_BY_STATE = {"submitted", "reattached", "running"}
 
 
 @task(**{**task_options("train", "supervise", "train {config.name}"), "retries": 0})
-def supervise(config: TrainConfig) -> StageResult:
-    """Train to the end. Raises `TrainingStoppedError` when the flow run was cancelled.
+def supervise(config: TrainConfig) -> StageResult | State[StageResult]:
+    """Train to the end; cancelled when the flow run should stop.
 
     No retries: the supervisor itself follows a failed job by another one.
     """
-    cancelled = CancellationCheck()
+    stop_wanted = StopCheck()
     with TrainingDisplay() as display:
         try:
-            result = train(config, observe=display.observe, should_stop=cancelled, flow=own_flow())
+            result = train(
+                config, observe=display.observe, should_stop=stop_wanted, flow=own_flow()
+            )
         except TerminationSignal:
-            if cancelled.now():
+            if stop_wanted.now():
                 stop(config)
             raise
+        except TrainingStoppedError as error:
+            return Cancelled(message=str(error))  # no traceback in the logs
     artifacts.show_table("train", "steps", display.step_rows(), "train: loss and speed by step")
     return result
 

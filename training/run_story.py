@@ -50,6 +50,7 @@ _WORDS: Final[dict[str, str]] = {
     "node_lost": "A node is lost",
     "spare_used": "A spare takes over",
     "agents_missing": "Nodes did not come up",
+    "stood_still": "The job stood still",
     "orphans_ended": "Leftovers of earlier ranks ended",
     "successor_queued": "The next job waits behind this one",
     "successor_took_over": "The waiting job takes over",

@@ -1,22 +1,30 @@
-"""One Prefect API for all flow tests, and a folder of texts for the small stage in `tally.py`."""
+"""One Prefect API for all flow tests, one served UI, texts for the small stage in `tally.py`."""
 
 from __future__ import annotations
 
 import atexit
 import importlib.util
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
+from chromium import open_chromium
+from served import PATIENCE_MS
 
 from benchmarks.training.tiny_model import write_tiny_model
 from flows._api import apply_environment, temporary_api
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 # Before any test module imports Prefect, which reads them then.
 apply_environment()
@@ -81,3 +89,36 @@ def tiny() -> ModuleType:
 @pytest.fixture(scope="session")
 def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_model(tmp_path_factory.mktemp("base") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the UI of a running `python -m flows.serve`."""
+    home = tmp_path_factory.mktemp("serve")
+    # A user's shell has none of the settings that the other tests' API put into this process.
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")
+    }
+    environment["PREFECT_HOME"] = str(home / "prefect")
+    environment["XDG_STATE_HOME"] = str(home / "state")
+    server = subprocess.Popen(
+        [sys.executable, "-m", "flows.serve"], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert server.stdout is not None
+    said = ""
+    while not (found := re.search(r"UI +(http://\S+?)/deployments", said)):
+        line = server.stdout.readline()
+        assert line, f"it ended: {said}"
+        said += line
+    yield found[1]
+    server.send_signal(signal.SIGINT)
+    assert server.wait(timeout=120) == 0
+    assert not (home / "state" / "dsm-pipeline" / "serve.url").exists()
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    with open_chromium() as browser:
+        opened = browser.new_page(viewport={"width": 1400, "height": 1400})
+        opened.set_default_timeout(PATIENCE_MS)
+        yield opened

@@ -111,6 +111,25 @@ def test_from_a_lost_flow_run_to_a_cancelled_job(
     assert '"exit_code": 75' in (run.stage("sft").attempt(1) / "exit.json").read_text()
 
 
+@pytest.mark.parametrize("part", [False, True])
+def test_a_suspended_flow_run_keeps_no_job(run: RunFolder, part: bool) -> None:
+    """Its process died before it heard of it. `part`: a pipeline's, which was suspended itself."""
+    from prefect.states import Pending, Suspended
+
+    flow_run = start_flow_run(run)
+    if part:
+        own = start_flow_run(run)
+        set_state(own, Pending(name="WaitsForParent"))
+        note_flow(run, FlowRecord(str(own), str(flow_run)))
+    set_state(flow_run, Suspended(timeout_seconds=86_400))
+    [suspended], [job] = reconcile(run)
+    assert (suspended.state, suspended.action) == (FlowState.SUSPENDED, FlowAction.CANCEL_JOBS)
+    assert job.situation is Situation.CANCELLED
+    assert '"exit_code": 75' in (run.stage("sft").attempt(1) / "exit.json").read_text()
+    assert reconcile(run) == ([], []), "nothing is done to it before somebody resumes it"
+    assert state_name(flow_run) == "Suspended"
+
+
 def test_a_flow_run_of_another_server_is_not_judged(run: RunFolder) -> None:
     note_flow(run, FlowRecord(*["01234567-89ab-4cde-8f01-23456789abcd"] * 2))
     flows, jobs = reconcile(run)

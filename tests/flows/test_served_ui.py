@@ -7,59 +7,21 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from chromium import open_chromium
+from served import PATIENCE_MS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
 
-PATIENCE_MS = 180_000
 SHOWN = ("report", "files", "counts", "progress", "slowest", "quarantine")
 RELOAD_MS = 30_000
 SHOWS = "text => new RegExp(text).test(document.body.innerText)"
-
-
-@pytest.fixture(scope="module")
-def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the UI of a running `python -m flows.serve`."""
-    home = tmp_path_factory.mktemp("serve")
-    # A user's shell has none of the settings that the other tests' API put into this process.
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")
-    }
-    environment["PREFECT_HOME"] = str(home / "prefect")
-    environment["XDG_STATE_HOME"] = str(home / "state")
-    server = subprocess.Popen(
-        [sys.executable, "-m", "flows.serve"], stdout=subprocess.PIPE, text=True, env=environment
-    )
-    assert server.stdout is not None
-    said = ""
-    while not (found := re.search(r"UI +(http://\S+?)/deployments", said)):
-        line = server.stdout.readline()
-        assert line, f"it ended: {said}"
-        said += line
-    yield found[1]
-    server.send_signal(signal.SIGINT)
-    assert server.wait(timeout=120) == 0
-    assert not (home / "state" / "dsm-pipeline" / "serve.url").exists()
-
-
-@pytest.fixture
-def page() -> Iterator[Page]:
-    with open_chromium() as browser:
-        opened = browser.new_page(viewport={"width": 1400, "height": 1400})
-        opened.set_default_timeout(PATIENCE_MS)
-        yield opened
 
 
 @pytest.fixture

@@ -32,6 +32,8 @@ OLD, YOUNG = GRACE_S + 1, 5.0
         (FlowView(S.UNKNOWN), False, A.LEAVE),
         (FlowView(S.WAITING, OLD), False, A.LEAVE),
         (FlowView(S.CANCELLED), False, A.CANCEL_JOBS),
+        (FlowView(S.SUSPENDED, OLD), False, A.CANCEL_JOBS),
+        (FlowView(S.SUSPENDED), True, A.LEAVE),
         (FlowView(S.CANCELLED), True, A.LEAVE),  # its supervisor hears of it by itself
         (FlowView(S.BROKEN, deployed=True), False, A.RETRY),
         (FlowView(S.BROKEN, runs=MOST_RETRIES + 1, deployed=True), False, A.REPORT),

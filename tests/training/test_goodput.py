@@ -115,6 +115,15 @@ def test_ranks_restarted_inside_the_job() -> None:
     assert run.failures == 1 and run.rhythm.recovery_s == 40
 
 
+def test_a_suspended_job_does_no_work() -> None:
+    """For 30 s from the middle of the second step on."""
+    still = Span(55 * SECOND, 85 * SECOND, B.SUSPENDED)
+    run = account("r", [replace(CLEAN, phases=(*CLEAN.phases, still))])
+    assert run.time[B.SUSPENDED] == 30 * 16 * SECOND
+    assert run.time[B.PRODUCTIVE] == 20 * 16 * SECOND
+    assert sum(run.time.values()) - run.time[B.QUEUE] == run.allocated
+
+
 def test_a_job_that_waits_or_never_worked() -> None:
     waiting = Trace("sft", 1, 0, None, 60 * SECOND, running=True, devices=4)
     assert seconds(account("r", [waiting]).time) == {B.QUEUE: 240}
@@ -166,12 +175,16 @@ def test_the_buckets_add_up_to_what_was_allocated_exactly(recorded: list[Trace])
 
 
 @given(moments, st.integers(0, 10**6), st.lists(st.builds(
-    Span, moments, moments, st.sampled_from((B.STARTUP, B.LOAD, B.PRODUCTIVE, B.CHECKPOINT))
+    Span, moments, moments,
+    st.sampled_from((B.STARTUP, B.LOAD, B.PRODUCTIVE, B.CHECKPOINT, B.SUSPENDED)),
 ), max_size=10))  # fmt: skip
 def test_cutting_agrees_with_looking_at_every_moment(
     start: int, length: int, spans: list[Span]
 ) -> None:
-    order = (B.STALLED, B.STARTUP, B.LOAD, B.PRODUCTIVE, B.RECOMPUTE, B.EVALUATION, B.CHECKPOINT)
+    order = (
+        B.STALLED, B.STARTUP, B.LOAD, B.PRODUCTIVE, B.RECOMPUTE, B.EVALUATION, B.CHECKPOINT,
+        B.SUSPENDED,
+    )  # fmt: skip
     end = start + length
     edges = sorted(
         {start, end, *(edge for span in spans for edge in span[:2] if start < edge < end)}

@@ -15,6 +15,8 @@ import pytest
 from processes import ends_soon
 from slurm_on_one_host import Cluster
 
+from benchmarks.chaos.trainer import Settings, undisturbed_weights
+from training.cluster.hang import SectionLimits
 from training.cluster.job import TERMINAL, Job, JobHandle, JobState, JobStatus
 from training.cluster.slurm import SlurmLauncher, SlurmOptions
 from training.run_events import EVENTS_NAME, read_events
@@ -280,6 +282,37 @@ def test_a_spare_takes_the_place_of_a_dead_node(
     started = [event.nodes for event in events if event.event == "started"]
     assert started == [("node1", "node2"), ("node1", "node3")]
     assert "3 nodes are up" in cluster.call("start")
+
+
+def test_a_suspended_job_goes_on_where_it_stood(
+    launcher: SlurmLauncher, job: Job, tmp_path: Path
+) -> None:
+    """As gang scheduling and preemption do; longer than an agent may be silent, or a step take."""
+    settings = Settings(str(tmp_path / "sft"), steps=60, step_s=0.1)
+    written = settings.write(tmp_path / "settings.json")
+    job = replace(
+        job,
+        command=("-m", "benchmarks.chaos.trainer", str(written)),
+        attempt_dir=tmp_path / "sft" / "attempts" / "1",
+        checkpoints=tmp_path / "sft" / "checkpoints",
+        sections=SectionLimits(setup_s=60, step_s=5, checkpoint_s=5, evaluation_s=5),
+        restarts=1,
+    )
+    handle = launcher.submit(job)
+    ledger = tmp_path / "sft" / "ledger.jsonl"
+    deadline = time.monotonic() + 60
+    while not ledger.exists() or len(ledger.read_text().splitlines()) < 10:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    subprocess.run(["scontrol", "suspend", handle.job_id], check=True)
+    time.sleep(9)
+    assert "(suspended)" in launcher.poll(handle, job).detail
+    subprocess.run(["scontrol", "resume", handle.job_id], check=True)
+    assert ended(launcher, handle, job).state is JobState.SUCCEEDED
+    events = read_events(job.attempt_dir / EVENTS_NAME)
+    assert [e.event for e in events] == ["started", "stood_still", "ended", "decided"]
+    assert 5 < events[1].facts["seconds"] < 30
+    assert (tmp_path / "sft" / "weights").read_text() == undisturbed_weights(settings)
 
 
 def test_a_job_that_slurm_requeued_is_replaced(launcher: SlurmLauncher, job: Job) -> None:

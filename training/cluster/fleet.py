@@ -2,7 +2,8 @@
 
 An agent that is lost stays lost: its connection is closed on this side too, so that one that was
 only slow ends its ranks itself when it comes to. A node that Slurm takes out of the job (its slurmd
-is dead, its ranks may live) is lost as well.
+is dead, its ranks may live) is lost as well. Silence while this process itself stood still (its job
+was suspended, its host swapped) is held against nobody.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from multiprocessing.connection import wait
 
 from training.cluster.agent_link import Link, LinkError, Listener, Message
 from training.cluster.slurm_client import SlurmClient
+from training.cluster.standstill import STOOD_STILL, Standstill
 from training.run_events import EventLog
 from workspace.errors import TransientError, UserError
 
@@ -51,6 +53,7 @@ class Fleet:
         self._listener = listener
         self._log = log
         self._held = held
+        self._standstill = Standstill()
 
     def gather(self, wanted: int, hopeless: Callable[[], bool]) -> list[str]:
         """Wait for the agents; the nodes of those that came, in the allocation's order.
@@ -87,12 +90,26 @@ class Fleet:
                     yield agent, message
             except LinkError:
                 self.lose(agent)
+        self._forgive(self._standstill.seconds())
         now, held = time.monotonic(), self._held()
         for agent in list(self.agents.values()):
             if now - agent.heard > self.patience_s:
                 self.lose(agent)
             elif held and agent.node not in held:
                 self.lose(agent, f"Slurm took {agent.node} out of the job")
+
+    def _forgive(self, seconds: float) -> None:
+        """Nothing could be heard for so long."""
+        for agent in self.agents.values():
+            agent.heard += seconds
+        if seconds < SILENT_S:
+            return  # nobody would have been lost
+        self._log.say(
+            STOOD_STILL,
+            f"for {seconds:.0f} s, suspended by Slurm or starved by the node",
+            generation=self.generation,
+            facts={"seconds": round(seconds, 3)},
+        )
 
     def lose(self, agent: AgentHandle, why: str = "") -> None:
         """Give an agent up."""

@@ -4,8 +4,8 @@
 
 In: those files, whether a supervisor holds the run's lock, and what the flow's server says, which
 the caller asks (libraries know no Prefect). Out: a finding for each flow run that does not fit.
-One thing is done here: a run whose flow was cancelled while nobody supervises it has its jobs
-cancelled by the next `reconcile`. What should become of the flow run itself is for the caller.
+One thing is done here: a run whose flow was cancelled or suspended while nobody supervises it has
+its jobs ended by the next `reconcile`. What should become of the flow run itself is for the caller.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class FlowState(StrEnum):
     """What the flow's server says, as far as it matters here."""
 
     UNKNOWN = "unknown"  # no such run there (any more), or the server does not answer
-    WAITING = "waiting"  # scheduled, pending, paused, or its parent is at something else
+    WAITING = "waiting"  # scheduled, pending, or its parent is at something else
+    SUSPENDED = "suspended"  # until somebody resumes it
     ACTIVE = "active"  # its process should be at work
     CANCELLED = "cancelled"  # or about to be
     BROKEN = "broken"  # crashed or failed
@@ -44,7 +45,7 @@ class FlowAction(StrEnum):
     """What should become of the flow run."""
 
     LEAVE = "leave"
-    CANCEL_JOBS = "cancel_jobs"  # the run's jobs: nobody is left to hear of the cancellation
+    CANCEL_JOBS = "cancel_jobs"  # the run's jobs: nobody is left to hear that they should end
     RETRY = "retry"  # a worker starts it again; it finds its job and goes on watching
     MARK_CRASHED = "mark_crashed"  # it says that it runs, but its process is gone
     REPORT = "report"  # a person should start the run again
@@ -102,10 +103,10 @@ def read_flow(run: RunFolder) -> FlowRecord | None:
 def decide(view: FlowView, *, supervised: bool) -> FlowAction:
     """What follows for the flow run of a run that is not finished."""
     if supervised or view.state in (FlowState.UNKNOWN, FlowState.WAITING):
-        # A supervisor hears of a cancellation by itself, and servers have called living runs
+        # A supervisor hears by itself that it should stop, and servers have called living runs
         # crashed when their heartbeats were late.
         return FlowAction.LEAVE
-    if view.state is FlowState.CANCELLED:
+    if view.state in (FlowState.CANCELLED, FlowState.SUSPENDED):
         return FlowAction.CANCEL_JOBS
     if view.state is FlowState.BROKEN:
         again = view.deployed and view.runs <= MOST_RETRIES
@@ -128,7 +129,7 @@ def _findings(workspace: Workspace, look: Look) -> Iterator[FlowFinding]:
         view, supervised = look(flow), _is_supervised(workspace, run)
         action = decide(view, supervised=supervised)
         if action is FlowAction.CANCEL_JOBS and not request_cancel(workspace, run.name):
-            continue  # no attempt is open: the cancellation was obeyed
+            continue  # no attempt is open: it was obeyed
         contradicts = supervised and view.state in (FlowState.BROKEN, FlowState.COMPLETED)
         if action is not FlowAction.LEAVE or contradicts:
             yield FlowFinding(run.name, flow, view.state, supervised, action)

@@ -55,6 +55,7 @@ from training.cluster.agent_link import (
 from training.cluster.heartbeat import BEAT_VARIABLE, STACK_VARIABLE, BeatReader
 from training.cluster.marks import MARK, Environment, end, marked
 from training.cluster.stacks import read_stack
+from training.cluster.standstill import Standstill
 
 EXIT_UNFIT = 4
 BEAT_S = 0.5
@@ -114,8 +115,11 @@ class Rank:
         code = self.process.poll()
         return code if code is None or code >= 0 else 128 - code
 
-    def view(self) -> Message:
-        """What it is doing, for the coordinator; without a beat only that it lives."""
+    def view(self, awake_since: float) -> Message:
+        """What it is doing, for the coordinator; without a beat only that it lives.
+
+        Nothing is held against it from before `awake_since` (monotonic).
+        """
         said = self.beat.read()
         if said is None:
             return {"rank": self.rank, "state": process_state(self.process.pid)}
@@ -125,7 +129,7 @@ class Rank:
             "rank": self.rank,
             "state": process_state(self.process.pid),
             "section": int(said.section),
-            "age_s": time.monotonic() - said.since,
+            "age_s": time.monotonic() - max(said.since, awake_since),
             "step": said.step,
             "changes": said.changes,
             "steps": steps,
@@ -146,6 +150,8 @@ class Agent:
         self._ranks: list[Rank] = []
         self._generation = 0
         self._kill_at: float | None = None
+        self._standstill = Standstill()
+        self._awake_since = 0.0
         self._scratch = Path(tempfile.mkdtemp(prefix="dsm-ranks-", dir=_memory_folder()))
 
     def run(self) -> int:
@@ -155,8 +161,11 @@ class Agent:
             beat_at = 0.0
             while True:
                 message = self.link.receive(_TICK_S)
+                if self._standstill.seconds():
+                    self._awake_since = time.monotonic()
                 if message is not None and not self._obey(message):
                     return 0
+                self._standstill.skip()
                 self._look_at_ranks()
                 if time.monotonic() >= beat_at:
                     beat_at = time.monotonic() + BEAT_S
@@ -240,7 +249,7 @@ class Agent:
         if self.terminated.is_set() and not self._told_terminated:
             self._told_terminated = True
             self._tell("terminated")
-        living = [rank.view() for rank in self._ranks if rank.exit_code is None]
+        living = [rank.view(self._awake_since) for rank in self._ranks if rank.exit_code is None]
         self._tell("beat", generation=self._generation, ranks=living)
 
     def _stop(self, grace_s: float) -> None:

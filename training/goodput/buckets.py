@@ -23,6 +23,7 @@ class Bucket(StrEnum):
     LOAD = "load"  # the trainer's preparation: libraries, rows, model, checkpoint
     STARTUP = "startup"  # a job or its ranks start, or end in good order
     STALLED = "stalled"  # no step, no phase: a failure before it was noticed, a hang
+    SUSPENDED = "suspended"  # the job stood still: Slurm stopped its processes for a while
     IDLE_SPARE = "idle_spare"  # allocated nodes that were held in reserve
     QUEUE = "queue"  # submitted, not started
 
@@ -35,11 +36,13 @@ MEANINGS = {
     Bucket.LOAD: "libraries, rows, model, checkpoint",
     Bucket.STARTUP: "jobs and ranks starting or ending",
     Bucket.STALLED: "no progress: unnoticed failures, hangs",
+    Bucket.SUSPENDED: "the job's processes were stopped",
     Bucket.IDLE_SPARE: "nodes held in reserve",
     Bucket.QUEUE: "waiting for nodes (not paid)",
 }
 
-# A later one wins where spans overlap: saves and evaluations lie inside a step's time.
+# A later one wins where spans overlap: saves and evaluations lie inside a step's time, and what
+# was going on when a job was suspended went on afterwards.
 _PRIORITY = (
     Bucket.STALLED,
     Bucket.STARTUP,
@@ -48,6 +51,7 @@ _PRIORITY = (
     Bucket.RECOMPUTE,
     Bucket.EVALUATION,
     Bucket.CHECKPOINT,
+    Bucket.SUSPENDED,
 )
 
 

@@ -4,6 +4,7 @@
     ended       exit.json, else outcome.json  steps      metrics.jsonl
     devices     job.json, nodes.txt           phases     phases.jsonl
     restarts    events.jsonl, where a generation of ranks "ended" other than in good order
+    suspended   events.jsonl, where the job "stood_still"
 
 Steps without a time of their own (written by an older version) are laid end to end before the last
 change of their file.
@@ -25,6 +26,7 @@ from training.cluster.job import EXIT_DONE, EXIT_RESUME
 from training.cluster.local import EXIT_NAME, HANDLE_NAME
 from training.cluster.recovery import Cause
 from training.cluster.render import NODES_NAME, SPEC_NAME, STARTED_NAME
+from training.cluster.standstill import STOOD_STILL
 from training.cluster.successor import BEGAN_NAME, Verdict, read_verdict, successor_folder
 from training.goodput.buckets import MICROSECONDS, Bucket, Span, StepSpan, Trace
 from training.metrics import METRICS_NAME, MetricsFollower, StepMetrics
@@ -84,7 +86,7 @@ def _read_trace(stage: str, number: int, folder: Path, now: float) -> Trace | No
         gpus or cores,
         _gpu_type(job) if gpus else None,
         tuple(_steps(folder)),
-        tuple(_span(phase) for phase in phases),
+        (*map(_span, phases), *_suspended(folder)),
         tuple(_us(phase.seconds) for phase in phases if phase.phase == "checkpoint"),
         tuple(_restarts(folder)),
         read_verdict(successor_folder(folder)) in (Verdict.TAKEN, Verdict.ALONE),
@@ -149,6 +151,13 @@ def _restarts(folder: Path) -> Iterator[int]:
     for event in read_events(folder / EVENTS_NAME):
         if event.event == ENDED and event.facts.get("cause") not in (Cause.DONE, Cause.STOPPED):
             yield _us(event.time)
+
+
+def _suspended(folder: Path) -> Iterator[Span]:
+    for event in read_events(folder / EVENTS_NAME):
+        if event.event == STOOD_STILL:
+            started = event.time - event.facts["seconds"]
+            yield Span(_us(started), _us(event.time), Bucket.SUSPENDED)
 
 
 def _count_nodes(folder: Path) -> int:

@@ -1,0 +1,3 @@
+"""What the tests of the served UI share."""
+
+PATIENCE_MS = 180_000
