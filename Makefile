@@ -24,7 +24,7 @@ help: ## list the targets
 setup: ## make .venv with everything that the tests need
 	@deploy/setup demo
 
-demo: setup ## documents to an evaluated model on this machine (21 min on two cores)
+demo: setup ## documents to an evaluated model on this machine (16 min on two cores)
 	@deploy/setup apt $(APT_TOOLS) $(APT_OCR) $(APT_DOCS)
 	@examples/run_demo $(WORKSPACE)
 
