@@ -1,13 +1,14 @@
 """What will a training run need: layouts that fit, memory, speed, time and cost.
 
-    python -m training.plan Llama-2-13B --gpu H100 --nodes 4 --seq-len 4096 --global-batch 256
-    python -m training.plan models/mine --cluster cluster.yaml --tokens 2e9 --chart plan.png
-    python -m training.plan models/mine --cluster cluster.yaml --measured workspace/links.json
+    python -m training.plan --model Llama-2-13B --gpu H100 --nodes 4 --global-batch 256
+    python -m training.plan --model models/mine --tokens 2e9 --chart plan.png
+    python -m training.plan --model models/mine --cluster cluster.yaml --measured links.json
     python -m training.plan --backtest runs.csv --json
 
-In: a model (a folder with a Hugging Face config.json, or a name of training/planner/shapes.yaml)
-and a cluster (flags, or a YAML file of groups of nodes). Out, on standard output: the layouts that
-fit, the fastest first, why others lost, and a table from 1 to N nodes; `--json`: the same as JSON.
+In: a model (a folder with a Hugging Face config.json, or a name of training/planner/shapes.yaml;
+`--model` may be left out before it) and a cluster (flags, or a YAML file of groups of nodes). Out,
+on standard output: the layouts that fit, the fastest first, why others lost, and a table from 1 to
+N nodes; `--json`: the same as JSON.
 Nodes of different GPUs are planned apart, since a synchronous step waits for the slowest.
 `--backtest` compares the planner with a table of published runs instead.
 
@@ -161,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         config = parser.parse(given).config
         if not config.model and config.backtest is None:
-            raise UsageError("MODEL is required: a folder with a config.json or a known name")
+            raise UsageError("--model is required: a folder with a config.json or a known name")
     except UsageError as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE

@@ -6,10 +6,10 @@
 A configuration with a folder of recipes also has `--recipe NAME|FILE`.
 
 Flags are the field names in kebab-case, nested settings are `--group.name`, a list is given by
-repeating its flag or with commas, and the setting marked `positional` takes the bare arguments.
-Flags win over the file, and the
-file over the recipe. Everything a user can get wrong raises `UsageError` with a line for each
-fault that names the flag (or the file and key) and the cure.
+repeating its flag or with commas. The setting marked `positional` takes the bare arguments; when it
+is no list, it has a flag as well. Flags win over the file, and the file over the recipe. Everything
+a user can get wrong raises `UsageError` with a line for each fault that names the flag (or the file
+and key) and the cure.
 
 Not pydantic-settings' command line: that splits bare arguments at commas, so a document called
 `a,b.pdf` could not be named, and it also reads settings from like-named environment variables.
@@ -37,6 +37,7 @@ ConfigT = TypeVar("ConfigT", bound=StageConfig)
 Values = dict[str, Any]
 
 _METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
+_BARE = "bare:"  # before the key of a setting that was given without its flag
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
@@ -69,6 +70,16 @@ class Setting(NamedTuple):
     @property
     def is_positional(self) -> bool:
         return len(self.path) == 1 and _extra(self.field).get("positional") is True
+
+    @property
+    def bare(self) -> str:
+        """How usage calls a bare argument."""
+        return self.path[-1].removesuffix("s").upper()
+
+    @property
+    def label(self) -> str:
+        """How errors call the setting: as it is most likely given."""
+        return self.path[-1].upper() if self.is_positional and self.is_list else self.flag
 
     @property
     def is_list(self) -> bool:
@@ -137,6 +148,7 @@ class FlagParser(argparse.ArgumentParser, Generic[ConfigT]):
         if unknown:
             self._refuse_unknown(unknown)
         given = vars(namespace)
+        self._join_spellings(given)
         file = given.get("config")
         values: Values = {}
         origin = file
@@ -178,6 +190,18 @@ class FlagParser(argparse.ArgumentParser, Generic[ConfigT]):
                 raise UsageError(f"--recipe: {given!r} is no YAML file and none of: {known}")
         return path
 
+    def _join_spellings(self, given: Values) -> None:
+        """Take the bare argument and its flag for one."""
+        for setting in self._settings:
+            if setting.is_positional and _BARE + setting.key in given:
+                bare = given.pop(_BARE + setting.key)
+                if setting.key in given:
+                    raise UsageError(
+                        f"{setting.flag}: {setting.bare} is there twice, as {bare!r} and as "
+                        f"{given[setting.key]!r}: give one"
+                    )
+                given[setting.key] = bare
+
     def _refuse_unknown(self, unknown: list[str]) -> NoReturn:
         flag = unknown[0].partition("=")[0]
         if not flag.startswith("-"):
@@ -198,10 +222,9 @@ class FlagParser(argparse.ArgumentParser, Generic[ConfigT]):
                 fault = "unknown setting" + (f": did you mean {close[0]}?" if close else "")
             return f"{file or self.prog}: {name}: {fault}"
         if item["type"] == "missing":
-            name = setting.path[-1].upper() if setting.is_positional else setting.flag
-            return f"{name} is required: give it, or set {setting.key} in a --config file"
+            return f"{setting.label} is required: give it, or set {setting.key} in a --config file"
         if setting.key in from_flags:
-            name = setting.path[-1].upper() if setting.is_positional else setting.flag
+            name = setting.label
         else:
             name = f"{file}: {setting.key}" if file else setting.flag
         return f"{name}: {fault} (got {item['input']!r})"
@@ -246,11 +269,13 @@ def _settings(model: type[BaseModel], prefix: tuple[str, ...] = ()) -> Iterator[
 
 def _add_argument(group: argparse._ArgumentGroup, setting: Setting) -> None:
     text = _help(setting)
+    if setting.is_positional and setting.is_list:
+        group.add_argument(setting.key, nargs="*", metavar=setting.bare, help=text)
+        return
     if setting.is_positional:
-        nargs = "*" if setting.is_list else "?"
-        metavar = setting.path[-1].removesuffix("s").upper()
-        group.add_argument(setting.key, nargs=nargs, metavar=metavar, help=text)
-    elif setting.kind is bool:
+        hidden = argparse.SUPPRESS  # the flag's line speaks for both
+        group.add_argument(_BARE + setting.key, nargs="?", metavar=setting.bare, help=hidden)
+    if setting.kind is bool:
         group.add_argument(
             setting.flag, dest=setting.key, action=argparse.BooleanOptionalAction, help=text
         )
@@ -262,7 +287,7 @@ def _add_argument(group: argparse._ArgumentGroup, setting: Setting) -> None:
 
 
 def _usage(setting: Setting) -> str:
-    name = setting.path[-1].removesuffix("s").upper() + ("…" if setting.is_list else "")
+    name = setting.bare + "…" if setting.is_list else f"{setting.flag} {setting.bare}"
     return name if setting.field.is_required() else f"[{name}]"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 import yaml
 
 from training.plan import PlanConfig, main
+from workspace.flags import FlagParser
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
@@ -52,6 +56,40 @@ def test_the_tables_name_layout_memory_and_reasons(capsys: pytest.CaptureFixture
         assert word in out
 
 
+@pytest.mark.parametrize("before", [[], ["--nodes", "2"]], ids=["first", "last"])
+def test_the_model_is_named_with_its_flag_or_bare(
+    before: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    flagged = as_json(capsys, *before, "--model", "Llama-2-7B")
+    assert flagged["model"]["name"] == "Llama-2-7B"
+    assert flagged == as_json(capsys, *before, "--model=Llama-2-7B")
+    assert flagged == as_json(capsys, *before, "Llama-2-7B")
+
+
+def test_the_help_shows_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert "usage: python -m training.plan [--model MODEL]" in shown
+    assert "--model TEXT" in shown and "bare:" not in shown
+
+
+def test_the_examples_of_the_docs_are_understood() -> None:
+    """Every `python -m training.plan` line of README, docs and recipes names flags that exist."""
+    commands = [
+        match[1].replace("\\\n", " ")
+        for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("training/**/*.yaml")]
+        for match in re.finditer(r"-m training\.plan ((?:[^\n`]*\\\n)*[^\n`]*)", path.read_text())
+    ]
+    assert len(commands) >= 5
+    parser = FlagParser("plan", PlanConfig, "", "", can_preview=False)
+    for command in commands:
+        words = command.replace(" [--json]", "").split()
+        config = parser.parse(words).config
+        assert "--model" in words or config.backtest is not None, command
+
+
 @pytest.mark.parametrize("name", ["plan.png", "plan.svg"])
 def test_a_chart_is_written(tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib")
@@ -65,12 +103,14 @@ def test_a_chart_is_written(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        ([], 2, "MODEL is required"),
+        ([], 2, "--model is required"),
         (["Llama-2-7B", "--nodes", "0"], 2, "--nodes"),
         (["Llama-2-7B", "--gpu", "V900"], 2, "V900"),
         (["Llama-2-7B", "--memory-gib", "nan"], 2, "--memory-gib"),
         (["Llama-2-7B", "--tokens", "inf"], 2, "--tokens"),
         (["Llama-2-7B", "--node", "2"], 2, "did you mean --nodes"),
+        (["Llama-2-7B", "--model", "Llama-2-13B"], 2, "give one"),
+        (["--model"], 2, "--model: expected one argument"),
         (["no-such-model"], 1, "neither a folder"),
         (["Llama-2-7B", "--software", "abacus"], 1, "was not measured"),
         (["Llama-2-7B", "--cluster", "none.yaml"], 1, "none.yaml"),

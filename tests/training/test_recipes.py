@@ -1,4 +1,4 @@
-"""Each recipe loads, its ranks can share a step, and its comment says what the planner says."""
+"""Each recipe loads, its ranks can share a step, and comment and docs say what the planner says."""
 
 from __future__ import annotations
 
@@ -8,17 +8,33 @@ from pathlib import Path
 import pytest
 
 from training.parallelism import plan_of
+from training.planner.search import Candidate
 from training.train import RECIPES, TrainConfig
 from training.trainers.entry import rows_per_rank
 from training.trainers.grpo import completions_per_rank
 from workspace.config import read_yaml
 
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "training.md"
 PATHS = sorted(RECIPES.glob("*.yaml"))
 PLANNED = re.compile(
     r"^# planned: (?P<model>\S+) (?P<stage>\w+): (?P<layout>[^,]+), (?P<gib>[\d.]+) GiB, "
     r"(?P<seconds>[\d.]+) s a step$",
     re.M,
 )
+FIGURE = re.compile(r"([\d.]+) (GiB|s)\b")
+
+
+def table_of_docs() -> dict[str, dict[str, str]]:
+    """The rows of the docs' table of recipes by the recipe's name."""
+    text = DOCS.read_text(encoding="utf-8")
+    columns = ("stages", "on", "layout", "memory", "step")
+    rows = re.findall(r"^\| `(\w+)` \|(.*)\|$", text[text.index("### Recipes") :], re.M)
+    cells = {name: [cell.strip() for cell in rest.split("|")] for name, rest in rows}
+    known = {name: found for name, found in cells.items() if len(found) == len(columns)}
+    return {name: dict(zip(columns, found, strict=True)) for name, found in known.items()}
+
+
+DOCUMENTED = table_of_docs()
 
 
 def load(path: Path) -> TrainConfig:
@@ -45,24 +61,43 @@ def test_a_recipe_for_gpus_states_what_was_planned(path: Path) -> None:
         config.run_stages if config.gpus_per_node else ()
     )
     for match in stated:
-        stage = match["stage"]
-        layout = config.layout(stage, match["model"])  # type: ignore[arg-type]
+        layout = config.layout(match["stage"], match["model"])  # type: ignore[arg-type]
         assert layout.ranks == config.nodes * config.processes_per_node
-        planned = plan_of(
-            config.parallelism,
-            config.demand(stage),  # type: ignore[arg-type]
-            match["model"],
-            config.nodes,
-            config.processes_per_node,
-        )
+        planned = planned_by(config, match)
         assert planned.layout.label == match["layout"]
         assert planned.memory.total == pytest.approx(float(match["gib"]), abs=0.06)
         assert planned.speed.seconds == pytest.approx(float(match["seconds"]), rel=0.01)
         assert planned.memory.total < 79.1
 
 
-def test_the_recipes_that_the_docs_name_are_there() -> None:
-    assert {path.stem for path in PATHS} >= {
-        "tiny_cpu", "smollm2_cpu", "llama31_8b_sft_lora_1x8", "llama31_8b_sft_full_4x8",
-        "llama2_13b_cpt_fsdp_4x8", "llama3_70b_external", "grpo_8b_vllm",
-    }  # fmt: skip
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_the_docs_state_what_is_planned_for_a_recipe(path: Path) -> None:
+    config, row = load(path), DOCUMENTED[path.stem]
+    planned = [planned_by(config, match) for match in PLANNED.finditer(path.read_text())]
+    assert len(planned) == bool(config.gpus_per_node), "the table has one figure for each recipe"
+    for found in planned:
+        assert row["on"] == f"{config.nodes} × {config.gpus_per_node}"
+        assert row["layout"] == found.layout.label
+        memory, seconds = FIGURE.match(row["memory"]), FIGURE.match(row["step"])
+        assert memory and seconds and (memory[2], seconds[2]) == ("GiB", "s")
+        assert found.memory.total == pytest.approx(float(memory[1]), abs=0.06)
+        assert found.speed.seconds == pytest.approx(float(seconds[1]), rel=0.01)
+        stage = config.run_stages[0]
+        demand = config.demand(stage)
+        size = f"{demand.rows_per_step} × {demand.sequence_length} tokens"
+        assert row["step"].endswith("+ sampling" if stage == "rlvr" else f" for {size}")
+
+
+def planned_by(config: TrainConfig, match: re.Match[str]) -> Candidate:
+    """What the planner says about the stage of a `# planned:` line."""
+    return plan_of(
+        config.parallelism,
+        config.demand(match["stage"]),  # type: ignore[arg-type]
+        match["model"],
+        config.nodes,
+        config.processes_per_node,
+    )
+
+
+def test_the_docs_list_every_recipe_and_no_other() -> None:
+    assert sorted(DOCUMENTED) == [path.stem for path in PATHS]
