@@ -43,14 +43,14 @@ test: setup ## everything that CI runs: lint, types, tests
 	@deploy/setup apt $(APT_TOOLS) $(APT_OCR) $(APT_SLURM) $(APT_LINT) $(APT_BROWSER) yosys-doc
 	@$(MAKE) --no-print-directory lint types unit
 
-lint: setup
+lint: setup ## ruff: rules and format
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 
-types: setup
+types: setup ## mypy, strict on the libraries
 	$(PY) -m mypy
 
-unit: setup
+unit: setup ## pytest in a process for each core; needs what `make test` installs
 	@$(PY) -m pytest $(SIDE_BY_SIDE); ended=$$?; \
 	if [ $$ended -ne 1 ]; then exit $$ended; fi; \
 	echo "What failed, once more by itself. A test that passes now depends on others or on load: mend it."; \
