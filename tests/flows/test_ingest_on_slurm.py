@@ -20,7 +20,7 @@ from corpus import ingest as stage
 from corpus.ingest_config import IngestConfig
 from corpus.schema import TABLES_BY_NAME
 from flows.ingest import ingest
-from tasks.cluster import ClusterConfig, load_cluster
+from tasks.cluster import load_cluster
 from tasks.shards import ShardLostError
 from workspace.errors import UserError
 from workspace.shards import iterate_rows
@@ -209,11 +209,6 @@ def test_without_sbatch_the_cure_is_named(
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     with pytest.raises(UserError, match="sbatch is not installed here: run the flow on a login"):
         ingest(configure(documents, tmp_path / "w", cluster="slurm"))
-
-
-@pytest.mark.parametrize("path", sorted(CLUSTERS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_shipped_cluster_files_are_valid(path: Path) -> None:
-    assert load_cluster(path.stem, CLUSTERS) == ClusterConfig.from_yaml(path)
 
 
 def test_an_unknown_cluster_is_refused_with_the_known_ones() -> None:
