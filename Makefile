@@ -12,7 +12,7 @@ APT_DOCS := yosys-doc ngspice-doc
 APT_SLURM := slurmctld slurmd slurm-client munge
 APT_LINT := shellcheck
 APT_BROWSER := chromium
-# Extras whose packages are in the lock: all but qlora, which needs a GPU.
+# Extras whose packages are in the lock: all but qlora and gpu, which need one.
 LOCKED := pymupdf ocr archives registers train eval dask llm redact dev
 
 .DEFAULT_GOAL := help
@@ -65,7 +65,7 @@ chaos: setup ## faults in training on a real Slurm, the short form (needs root; 
 	@grep '^submitit' benchmarks/peers.txt | .venv/bin/pip install -q --disable-pip-version-check -r /dev/stdin
 	@$(PY) -m benchmarks.chaos $(CHAOS)
 
-lock: setup ## resolve requirements.lock anew from pyproject.toml (torch and qlora stay out of it)
+lock: setup ## resolve requirements.lock anew from pyproject.toml (torch, qlora, gpu stay out)
 	.venv/bin/uv pip compile -q pyproject.toml $(LOCKED:%=--extra %) --python-version 3.11 --no-header \
 		--no-annotate --generate-hashes -o requirements.lock \
 		--override <(echo "torch; python_version < '0'")

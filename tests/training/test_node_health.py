@@ -219,6 +219,31 @@ def test_xids_of_the_kernels_log() -> None:
     assert judge_xids(old, HealthConfig()).severity is OK
 
 
+def kernel_log(tmp_path: Path, kind: str) -> Path:
+    path = tmp_path / "kmsg"
+    if kind == "forbidden":
+        path.symlink_to(path)  # root may open all but this
+    elif kind == "empty":
+        path.touch()  # a device has no end
+    elif kind == "unreadable":
+        path.mkdir()
+    return path
+
+
+@pytest.mark.parametrize("kind", ["absent", "forbidden", "empty", "unreadable"])
+def test_a_kernel_log_that_nobody_could_read_is_never_called_clean(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training.cluster.health.gpus._KERNEL_LOG", kernel_log(tmp_path, kind))
+    config = HealthConfig(disks=(), stuck_look_s=0)
+    results = run_checks(config, Situation(Scope("n1"), lambda job, folder: False))
+    xid = next(result for result in results if result.check == "xid")
+    assert xid.severity is Severity.UNSEEN and xid.detail.startswith("not looked at")
+    assert CheckResult.from_json(xid.as_json()).severity is Severity.UNSEEN
+    assert judge_xids([], config).severity is OK
+    assert OK < Severity.UNSEEN < WARN < DRAIN, "it drains no node"
+
+
 @pytest.mark.parametrize("code", [48, 62, 64, 79, 95])
 def test_an_xid_that_makes_results_untrustworthy_isolates(code: int) -> None:
     assert XIDS[code][0] is ISOLATE

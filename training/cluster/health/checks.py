@@ -155,7 +155,7 @@ def _gpu_checks(config: HealthConfig, situation: Situation) -> list[Check]:
             lambda m: gpus.judge_gpus(m, expected, config),
             Severity.ISOLATE,
         ),
-        _check("xid", list[gpus.Xid], gpus.read_xids, lambda m: gpus.judge_xids(m, config)),
+        _check("xid", list[gpus.Xid] | None, gpus.read_xids, lambda m: gpus.judge_xids(m, config)),
     ]
     if config.dcgm_level and shutil.which("dcgmi"):
         checks.append(

@@ -1,7 +1,8 @@
 """GPUs: present, and free of faults that outlast a job.
 
-Through NVML (PyPI `nvidia-ml-py`) where it can be imported; without it only their number is known,
-from the driver's files. Xid errors come from the kernel's log, which root may read.
+Through NVML (the extra `gpu`, PyPI `nvidia-ml-py`) where it can be imported; without it only their
+number is known, from the driver's files. Xid errors come from the kernel's log, which root may read;
+for others they are unseen, which is not the same as none.
 """
 
 from __future__ import annotations
@@ -215,21 +216,30 @@ class Xid:
     age_s: float
 
 
-def read_xids() -> list[Xid]:
-    """Xid errors in the kernel's log; none where it may not be read."""
-    if not os.access(_KERNEL_LOG, os.R_OK):
-        return []
-    descriptor = os.open(_KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK)
-    lines = []
+def read_xids() -> list[Xid] | None:
+    """Xid errors in the kernel's log; None where it cannot be read.
+
+    Opening it tells more than its permissions: without CAP_SYSLOG the kernel refuses root as well.
+    """
+    try:
+        descriptor = os.open(_KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    lines: list[str] = []
     try:
         while True:
             # A record a read; EPIPE: overwritten meanwhile, the next read goes on behind it.
             try:
-                lines.append(os.read(descriptor, 8192).decode("utf-8", "replace"))
+                record = os.read(descriptor, 8192)
+                if not record:
+                    return None  # it has no end: this is another file, as in some containers
+                lines.append(record.decode("utf-8", "replace"))
             except BlockingIOError:
                 break
             except BrokenPipeError:
                 continue
+            except OSError:
+                return None
     finally:
         os.close(descriptor)
     return parse_xids(lines, time.clock_gettime(time.CLOCK_MONOTONIC))
@@ -247,7 +257,14 @@ def parse_xids(lines: Iterable[str], now_s: float) -> list[Xid]:
     return found
 
 
-def judge_xids(xids: list[Xid], config: HealthConfig) -> Verdict:
+def judge_xids(xids: list[Xid] | None, config: HealthConfig) -> Verdict:
+    """`xids` None: nobody could look."""
+    if xids is None:
+        return Verdict(
+            Severity.UNSEEN,
+            "not looked at: the kernel's log cannot be read here",
+            "let root check it, as Slurm's HealthCheckProgram does",
+        )
     recent = {
         (xid.bus, xid.code)
         for xid in xids

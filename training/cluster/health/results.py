@@ -1,4 +1,4 @@
-"""What a health check says of a node, on a ladder of four severities."""
+"""What a health check says of a node, on a ladder of five severities."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ class Severity(IntEnum):
     """How bad it is, by what should follow."""
 
     OK = 0
-    WARN = 1  # worth a look; jobs may start here
-    DRAIN = 2  # no new job; a running one may go on
-    ISOLATE = 3  # no new job, and what runs here cannot be trusted
+    UNSEEN = 1  # could not be looked at: nothing is known, jobs may start here
+    WARN = 2  # worth a look; jobs may start here
+    DRAIN = 3  # no new job; a running one may go on
+    ISOLATE = 4  # no new job, and what runs here cannot be trusted
 
     @property
     def label(self) -> str:
