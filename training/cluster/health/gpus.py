@@ -1,8 +1,8 @@
 """GPUs: present, and free of faults that outlast a job.
 
 Through NVML (the extra `gpu`, PyPI `nvidia-ml-py`) where it can be imported; without it only their
-number is known, from the driver's files. Xid errors come from the kernel's log, which root may read;
-for others they are unseen, which is not the same as none.
+number is known, from the driver's files. Xid errors come from the kernel's log, which root may
+read; for others they are unseen, which is not the same as none.
 """
 
 from __future__ import annotations
