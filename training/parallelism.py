@@ -75,8 +75,7 @@ def demand_of(
         size = (length, settings.prompts_per_step * settings.generations)
     demand = Demand(stage, settings.backend, *size, adapter, precision)
     if isinstance(settings, RlvrSettings) and settings.rollouts == "vllm":
-        shared = settings.vllm_mode == "colocate"
-        return demand._replace(engine_share=settings.vllm_memory_share if shared else 0.0)
+        return demand._replace(engine_share=settings.vllm_memory_share)
     reference = isinstance(settings, DpoSettings) and adapter.method == "full"
     return demand._replace(keeps_reference=reference)
 

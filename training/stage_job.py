@@ -226,6 +226,11 @@ def check_stage(
     if stage == "rlvr" and config.rlvr.rollouts == "vllm" and config.rlvr.backend == "trl":
         if not config.gpus_per_node:
             raise UserError("rlvr.rollouts: vllm samples on GPUs; set gpus_per_node")
+        if config.adapter.method == "qlora":
+            raise UserError(
+                "rlvr.rollouts: vllm takes adapters merged into whole weights, and in four bits "
+                "they are rounded away; set adapter.method lora, or rlvr.rollouts transformers"
+            )
         require_module("vllm", "rlvr.rollouts is vllm", "take transformers", python_of(config))
     if config.adapter.method == "qlora" and config.demand(stage).backend == "trl":
         require_module("bitsandbytes", "adapter.method is qlora", "take lora", python_of(config))

@@ -1,7 +1,7 @@
 """Weights handed to a sampling engine: checked tensor by tensor, and bounded in time.
 
-The engine here is a second transformers model whose tensors are presented as vLLM presents them:
-joined projections, 16 bits, a padded table of tokens.
+TRL's own hand-over runs; the engine behind it takes and holds tensors as vLLM's models do: joined
+projections, 16 bits, a padded table of tokens.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from benchmarks.training.tiny_model import write_tiny_model
 from training.stage_job import check_stage
@@ -23,9 +26,11 @@ from training.trainers.settings import RlvrSettings
 from training.trainers.weight_sync import (
     CheckedSync,
     SyncError,
+    check_vllm,
     checksum,
     compare,
-    merged_weights,
+    handed,
+    merged_parameters,
 )
 from workspace.errors import MissingToolError, UserError
 
@@ -45,37 +50,84 @@ def model(folder: Path) -> Any:
 
 
 class Engine:
-    """Holds a copy of a model's weights as vLLM would."""
+    """Holds weights as vLLM's model does: joined, in 16 bits, its table padded."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, kind: str = "bfloat16") -> None:
+        import torch
+
         self.tensors: dict[str, Any] = {}
-        self.load(model)
+        self.deaf_to = ""  # a tensor that stays as it was
+        shapes: dict[str, list[int]] = {}
+        for name, tensor in model.named_parameters():
+            joined, _ = _joined(name)
+            rows = shapes[joined][0] if joined in shapes else 0
+            shapes[joined] = [rows + tensor.shape[0], *tensor.shape[1:]]
+        for name, shape in shapes.items():
+            rows = shape[0] + 64 * (name == "model.embed_tokens.weight")
+            self.tensors[name] = torch.zeros(rows, *shape[1:], dtype=getattr(torch, kind))
+        self._heights = {name: tensor.shape[0] for name, tensor in model.named_parameters()}
 
-    def load(self, model: Any, *, leave_out: str = "") -> None:
-        with merged_weights(model) as weights:
-            for name, tensor in _as_vllm(weights):
-                if name != leave_out:
-                    self.tensors[name] = tensor.detach().clone()
+    def named_parameters(self) -> Iterator[tuple[str, Any]]:
+        yield from self.tensors.items()
+
+    def load_weights(self, weights: Iterable[tuple[str, Any]]) -> None:
+        """As `vllm.model_executor.models.llama` does: each into its part of the joined one."""
+        for name, tensor in weights:
+            joined, before = _joined(name)
+            start = sum(self._heights[part] for part in before)
+            if joined != self.deaf_to:
+                self.tensors[joined][start : start + tensor.shape[0]].copy_(tensor)
 
 
-def _as_vllm(weights: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _joined(name: str) -> tuple[str, list[str]]:
+    """The engine's name, and what comes before ours in that tensor."""
+    for joined, parts in (
+        ("qkv_proj", ["q_proj", "k_proj", "v_proj"]),
+        ("gate_up_proj", ["gate_proj", "up_proj"]),
+    ):
+        for at, part in enumerate(parts):
+            if f".{part}." in name:
+                before = [name.replace(f".{part}.", f".{other}.") for other in parts[:at]]
+                return name.replace(f".{part}.", f".{joined}."), before
+    return name, []
+
+
+class Colocated:
+    """The names by which TRL reaches a colocated engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.llm_engine = self.model_executor = self.driver_worker = self.model_runner = self
+        self.model = engine
+
+    def reset_prefix_cache(self) -> None: ...
+
+
+def checked_by_trl(model: Any, engine: Engine, *, mode: str = "colocate") -> CheckedSync:
+    """TRL's own hand-over to `engine`, checked; only the start of a real vLLM is left out."""
+    from accelerate import Accelerator
+    from trl.distributed import DistributedBackend
+    from trl.generation.vllm_generation import VLLMGeneration
+
+    accelerator = Accelerator(cpu=True)
+    generation = object.__new__(VLLMGeneration)
+    generation.__dict__.update(
+        model=model, mode=mode, accelerator=accelerator, enable_sleep_mode=False,
+        _dist=DistributedBackend(accelerator), llm=Colocated(engine),
+    )  # fmt: skip
+    trainer = SimpleNamespace(accelerator=accelerator, model=model, vllm_generation=generation)
+    check_vllm(trainer, timeout_s=60)
+    checked = generation.sync_weights
+    assert isinstance(checked, CheckedSync)
+    return checked
+
+
+def adapted(model: Any) -> Any:
+    """With adapters that say something, in the types that our trainers load with bf16."""
     import torch
+    from peft import LoraConfig, get_peft_model
 
-    for name, tensor in weights.items():
-        tensor = tensor.to(torch.bfloat16)
-        if ".k_proj." in name or ".v_proj." in name or ".up_proj." in name:
-            continue
-        for first, joined, parts in (
-            ("q_proj", "qkv_proj", ("q_proj", "k_proj", "v_proj")),
-            ("gate_proj", "gate_up_proj", ("gate_proj", "up_proj")),
-        ):
-            if f".{first}." in name:
-                tensor = torch.cat([weights[name.replace(first, part)] for part in parts])
-                name, tensor = name.replace(first, joined), tensor.to(torch.bfloat16)
-        if name == "model.embed_tokens.weight":
-            padding = torch.zeros(64, tensor.shape[1], dtype=tensor.dtype)
-            tensor = torch.cat([tensor, padding])
-        yield name, tensor
+    frozen = model.to(torch.bfloat16)
+    return get_peft_model(frozen, LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"))
 
 
 def train_a_step(model: Any) -> None:
@@ -89,16 +141,15 @@ def train_a_step(model: Any) -> None:
 
 def test_an_engine_with_the_trainers_weights_passes(model: Any) -> None:
     engine = Engine(model)
-    train_a_step(model)
-    sync = CheckedSync(
-        lambda: engine.load(model), lambda: merged_weights(model), lambda: engine.tensors,
-        timeout_s=60,
-    )  # fmt: skip
-    sync()
-    # 2 layers of 6 tensors (qkv, o, gate_up, down, two norms), table, norm, output.
-    assert sync.compared == len(engine.tensors) == 15
+    sync = checked_by_trl(model, engine)
+    for _ in range(2):
+        train_a_step(model)
+        sync()
+        # 2 layers of 6 tensors (qkv, o, gate_up, down, two norms), table, norm, output.
+        assert sync.compared == len(engine.tensors) == 15
 
 
+@pytest.mark.parametrize("with_adapters", [False, True], ids=["whole", "adapters"])
 @pytest.mark.parametrize(
     "left",
     [
@@ -108,43 +159,86 @@ def test_an_engine_with_the_trainers_weights_passes(model: Any) -> None:
         "model.embed_tokens.weight",
     ],
 )
-def test_one_tensor_that_stays_behind_is_named(model: Any, left: str) -> None:
+def test_one_tensor_that_stays_behind_is_named(
+    model: Any, left: str, *, with_adapters: bool
+) -> None:
     engine = Engine(model)
-    train_a_step(model)
-    sync = CheckedSync(
-        lambda: engine.load(model, leave_out=left), lambda: merged_weights(model),
-        lambda: engine.tensors, timeout_s=60,
-    )  # fmt: skip
+    trained = adapted(model) if with_adapters else model
+    sync = checked_by_trl(trained, engine)
+    train_a_step(trained)
+    engine.deaf_to = left
     with pytest.raises(SyncError, match=left.replace(".", r"\.")):
         sync()
 
 
-def test_adapters_are_compared_merged_and_stay_apart(model: Any) -> None:
+def test_adapters_in_16_bits_pass_every_time_and_the_frozen_weights_stay(model: Any) -> None:
+    """Merging in place and back again moves bf16 weights, so that sums of two merges differ."""
+    import torch
+
+    engine = Engine(model)
+    trained = adapted(model)
+    frozen = {
+        name: tensor.clone() for name, tensor in trained.named_parameters() if ".lora_" not in name
+    }
+    sync = checked_by_trl(trained, engine)
+    answers = []
+    for _ in range(5):
+        train_a_step(trained)
+        sync()
+        assert sync.compared == 15
+        answers.append(engine.tensors["model.layers.0.self_attn.o_proj.weight"].clone())
+    assert not any(torch.equal(one, other) for one, other in pairwise(answers))
+    for name, tensor in trained.named_parameters():
+        if ".lora_" not in name:
+            assert torch.equal(tensor, frozen[name]), f"{name} has drifted"
+
+
+def test_what_is_handed_over_is_what_peft_merges(model: Any) -> None:
+    """Held against `merge_and_unload` in fp32, where nothing is rounded away."""
+    import torch
     from peft import LoraConfig, get_peft_model
 
-    adapted = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear"))
-    train_a_step(adapted)
-    engine = Engine(adapted)
-    before = {name: tensor.clone() for name, tensor in adapted.named_parameters()}
-    sync = CheckedSync(
-        lambda: engine.load(adapted), lambda: merged_weights(adapted), lambda: engine.tensors,
-        timeout_s=60,
-    )  # fmt: skip
-    sync()
-    for name, tensor in adapted.named_parameters():
-        assert tensor.allclose(before[name], atol=1e-6), "the adapter was left merged"
-    train_a_step(adapted)
-    with merged_weights(adapted) as ours, pytest.raises(SyncError):
-        compare(ours, engine.tensors)
+    trained = get_peft_model(model, LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"))
+    train_a_step(trained)
+    mine = {name: tensor.clone() for name, tensor in merged_parameters(trained)}
+    whole = dict(trained.merge_and_unload().named_parameters())
+    assert mine.keys() == whole.keys()
+    for name, tensor in whole.items():
+        torch.testing.assert_close(mine[name], tensor, msg=name)
+
+
+def test_a_server_is_refused_since_it_cannot_be_asked(model: Any) -> None:
+    with pytest.raises(UserError, match="server gives none of its weights away"):
+        checked_by_trl(model, Engine(model), mode="server")
+    with pytest.raises((ValidationError, UserError), match="set colocate"):
+        RlvrSettings.model_validate({"rollouts": "vllm", "vllm_mode": "server"})
 
 
 def test_what_cannot_be_compared_is_no_match(model: Any) -> None:
+    import torch
+
     engine = Engine(model)
-    with merged_weights(model) as ours:
-        with pytest.raises(SyncError, match="no counterpart here, like experts"):
-            compare(ours, {**engine.tensors, "experts.w13_weight": ours["model.norm.weight"]})
-        with pytest.raises(SyncError, match="in the engine"):
-            compare(ours, {"model.norm.weight": ours["model.norm.weight"][:8]})
+    checked_by_trl(model, engine)()
+    ours = {name: handed(tensor, [torch.bfloat16]) for name, tensor in model.named_parameters()}
+    assert compare(ours, engine.tensors) == 15
+    norm = engine.tensors["model.norm.weight"]
+    for theirs, words in (
+        ({**engine.tensors, "experts.w13_weight": norm}, "no counterpart here, like experts"),
+        ({**engine.tensors, "model.norm.weight": norm[:8]}, "in the engine"),
+        ({}, "21 tensor.s. handed over are not in the engine"),
+        ({"model.norm.weight": norm}, "20 tensor.s. handed over are not in the engine"),
+    ):
+        with pytest.raises(SyncError, match=words):
+            compare(ours, theirs)
+    with pytest.raises(SyncError, match="which gives none"):
+        compare({}, {})
+
+
+def test_a_sync_that_hands_nothing_over_is_no_match(model: Any) -> None:
+    engine = Engine(model)
+    checked_by_trl(model, engine)()
+    with pytest.raises(SyncError, match="no counterpart"):
+        CheckedSync(lambda: None, lambda: engine.tensors, timeout_s=60)()
 
 
 def test_a_checksum_sees_one_bit_and_one_swap() -> None:
@@ -162,12 +256,22 @@ def test_a_checksum_sees_one_bit_and_one_swap() -> None:
     assert checksum(torch.zeros(5)) != checksum(torch.zeros(6))
 
 
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "float64"])
+def test_sums_of_parts_make_that_of_the_whole(kind: str) -> None:
+    import torch
+
+    first, last = (torch.randn(rows, 37).to(getattr(torch, kind)) for rows in (1000, 3))
+    whole = checksum(torch.cat([first, last]))
+    assert checksum(first).then(checksum(last)) == whole
+    assert checksum(last).then(checksum(first)) != whole
+
+
 def test_a_hand_over_that_hangs_ends_the_process_and_shows_where() -> None:
     code = (
-        "import contextlib, time\n"
+        "import time\n"
         "from training.trainers.weight_sync import CheckedSync\n"
         "def stuck_in_a_broadcast(): time.sleep(600)\n"
-        "CheckedSync(stuck_in_a_broadcast, contextlib.nullcontext, None, timeout_s=1.0)()\n"
+        "CheckedSync(stuck_in_a_broadcast, dict, timeout_s=1.0)()\n"
     )
     started = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
@@ -178,10 +282,14 @@ def test_a_hand_over_that_hangs_ends_the_process_and_shows_where() -> None:
 
 def test_a_hand_over_in_time_leaves_no_timer() -> None:
     code = (
-        "import contextlib, time\n"
+        "import time, torch\n"
         "from training.trainers.weight_sync import CheckedSync\n"
-        "CheckedSync(lambda: None, contextlib.nullcontext, None, timeout_s=3.0)()\n"
-        "time.sleep(4)\n"
+        "theirs = {'norm.weight': torch.ones(8)}\n"
+        "sync = CheckedSync(lambda: list(sync.watched(theirs.items())), lambda: theirs,"
+        " timeout_s=5.0)\n"
+        "sync()\n"
+        "assert sync.compared == 1\n"
+        "time.sleep(6)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
@@ -194,6 +302,8 @@ def test_vllm_is_asked_for_before_a_job_is_submitted(folder: Path) -> None:
 
     with pytest.raises(UserError, match="set gpus_per_node"):
         check_stage(config(), "rlvr", folder)
+    with pytest.raises(UserError, match="set adapter.method lora"):
+        check_stage(config(gpus_per_node=1, adapter={"method": "qlora"}), "rlvr", folder)
     with pytest.raises(MissingToolError, match="pip install vllm"):
         check_stage(config(gpus_per_node=1), "rlvr", folder)
 
@@ -205,7 +315,6 @@ def test_what_trl_is_told_of_the_engine() -> None:
     for settings in (
         RlvrSettings(),
         RlvrSettings(rollouts="vllm"),
-        RlvrSettings(rollouts="vllm", vllm_mode="server", vllm_server="http://node1:8000"),
     ):
         config = GRPOConfig(output_dir="x", use_cpu=True, bf16=False, **rollout_arguments(settings))
         assert config.use_vllm == (settings.rollouts == "vllm")

@@ -156,15 +156,9 @@ def rollout_arguments(settings: RlvrSettings) -> dict[str, Any]:
     """Arguments of `GRPOConfig` for what samples the answers."""
     if settings.rollouts == "transformers":
         return {"use_vllm": False}
-    arguments: dict[str, Any] = {"use_vllm": True, "vllm_mode": settings.vllm_mode}
-    if settings.vllm_mode == "server":
-        return {
-            **arguments,
-            "vllm_server_base_url": settings.vllm_server,
-            "vllm_server_timeout": settings.sync_timeout_s,
-        }
     return {
-        **arguments,
+        "use_vllm": True,
+        "vllm_mode": settings.vllm_mode,
         "vllm_gpu_memory_utilization": settings.vllm_memory_share,
         "vllm_max_model_length": settings.max_prompt_tokens + settings.max_new_tokens,
         "vllm_tensor_parallel_size": 1,  # each rank's engine holds whole tensors to compare

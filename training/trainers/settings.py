@@ -223,10 +223,11 @@ class RlvrSettings(StageSettings):
     rollouts: Literal["transformers", "vllm"] = setting(
         "transformers", position=10, description="What samples the answers (vllm: where installed)"
     )
-    vllm_mode: Literal["colocate", "server"] = setting(
+    vllm_mode: Literal["colocate"] = setting(
         "colocate",
         position=11,
-        description="vLLM on the trainer's own GPUs, or a running `trl vllm-serve`",
+        description="vLLM on the trainer's own GPUs, where its weights can be held against the "
+        "trainer's",
         affects_output=False,
     )
     vllm_memory_share: float = setting(
@@ -237,12 +238,6 @@ class RlvrSettings(StageSettings):
         description="Share of a GPU's memory that a colocated vLLM takes",
         affects_output=False,
     )
-    vllm_server: str = setting(
-        "http://127.0.0.1:8000",
-        position=13,
-        description="Address of the server",
-        affects_output=False,
-    )
     sync_timeout_s: float = setting(
         600.0,
         position=14,
@@ -251,6 +246,16 @@ class RlvrSettings(StageSettings):
         description="Longest time that handing the weights to vLLM may take",
         affects_output=False,
     )
+
+    @field_validator("vllm_mode", mode="before")
+    @classmethod
+    def _no_server(cls, mode: object) -> object:
+        if mode == "server":
+            raise ValueError(
+                "a vLLM server gives none of its weights away, so that nobody would notice that it "
+                "samples with old ones: set colocate"
+            )
+        return mode
 
 
 class AdapterSettings(StageConfig):
