@@ -48,7 +48,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--benchmark", required=True, metavar="NAME=DIR",
-        help=f"which one and where its files are; NAME: {', '.join(READERS)}",
+        help=f"which one and where its files are; NAME: {', '.join(READERS)}; or your own in "
+        "one of these layouts: NAME_layout",
     )  # fmt: skip
     parser.add_argument("--answers", required=True, type=Path, metavar="FILE.jsonl")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.jsonl")

@@ -10,7 +10,7 @@ from pydantic import field_validator
 from evaluation.benchmarks import DEFAULT_BENCHMARKS
 from evaluation.benchmarks.choices import Choosing
 from evaluation.benchmarks.tasks import Sampling
-from evaluation.benchmarks.verilog.public_set import PUBLIC
+from evaluation.benchmarks.verilog.public_set import UPSTREAM
 from evaluation.endpoint import Api, Calling
 from evaluation.problems import parse_wanted
 from evaluation.shard import Engine
@@ -45,8 +45,8 @@ class ScoreConfig(StageConfig):
         DEFAULT_BENCHMARKS,
         position=4,
         description="of the data set: open_book, closed_book, table_qa, rtl_completion; in "
-        f"upstream's files, as NAME=DIR: {', '.join(PUBLIC)}; your own: NAME=FILE.jsonl; lm-eval "
-        "tasks: NAME, or NAME=DIR with their YAML",
+        f"upstream's files, as NAME=DIR: {', '.join(UPSTREAM)}; your own: NAME=FILE.jsonl, or "
+        "NAME_layout=DIR in one of these layouts; lm-eval tasks: NAME, or NAME=DIR with their YAML",
         affects_output=False,  # what they hold is among the inputs
     )
     limit: int | None = setting(

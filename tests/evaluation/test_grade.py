@@ -15,8 +15,8 @@ import pytest
 from scoring_inputs import STEP as NAME
 from scoring_inputs import STEP_BODY as BODY
 from scoring_inputs import STEP_RIGHT as RIGHT
+from scoring_inputs import STEP_SET, write_step_benchmark
 from scoring_inputs import STEP_WRONG as WRONG
-from scoring_inputs import write_step_benchmark
 
 from evaluation import grade
 from evaluation.benchmarks.verilog import golden as goldens
@@ -47,7 +47,7 @@ def benchmark(tmp_path: Path) -> Path:
 class Run:
     """Runs the command in a folder."""
 
-    def __init__(self, folder: Path, benchmark: Path, name: str = V2) -> None:
+    def __init__(self, folder: Path, benchmark: Path, name: str = STEP_SET) -> None:
         self.folder, self.benchmark, self.name = folder, benchmark, name
 
     def __call__(self, rows: list[dict[str, Any]] | str, *flags: str) -> int:
@@ -230,7 +230,7 @@ def test_wrong_usage_is_refused(run: Run, capsys: pytest.CaptureFixture[str]) ->
     run.name = "verilog_eval_v9"
     assert run(answers(RIGHT)) == 2
     assert "unknown benchmark" in capsys.readouterr().err
-    run.name = V2
+    run.name = STEP_SET
     assert run(answers(RIGHT), "--workers", "0") == 2
     assert run(answers(RIGHT, WRONG), "--samples", "1") == 2
     (run.folder / "verdicts.jsonl").write_text("notes\n")
@@ -275,7 +275,7 @@ def v2_folder(shared_data: Path) -> Path:
 def test_published_cheats_never_pass(shared_data: Path, tmp_path: Path) -> None:
     lines = (shared_data / "verilog_cheats" / "cheats.jsonl").read_text().splitlines()
     cheats = [json.loads(line)["answer"] for line in lines]
-    run = Run(tmp_path, v2_folder(shared_data))
+    run = Run(tmp_path, v2_folder(shared_data), V2)
     reference = (run.benchmark / "Prob035_count1to10_ref.sv").read_text()
     right = reference.replace("RefModule", "TopModule")
     assert run(answers(*cheats, right, task="Prob035_count1to10"), "--only-answered") == 0
@@ -336,7 +336,7 @@ def test_a_result_stands_on_the_leaderboard_with_what_it_may_be_compared_with(
     }  # fmt: skip
     assert measured["grader_version"].startswith(f"{grader.VERSION}, errata ")
     assert measured["answering"] == [["answers", "made elsewhere"]]
-    of_flow = read_public_set(V2, run.benchmark, limit=None, seed=0, cache=tmp_path / "cache")
+    of_flow = read_public_set(STEP_SET, run.benchmark, limit=None, seed=0, cache=tmp_path / "cache")
     assert measured["data_hash"] == of_flow.data_hash
     evaluation = workspace.evaluations / audited["rows"][1]["evaluation"]
     outcomes = Counter(

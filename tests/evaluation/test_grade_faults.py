@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scoring_inputs import STEP, STEP_RIGHT, STEP_WRONG, write_step_benchmark
+from scoring_inputs import STEP, STEP_RIGHT, STEP_SET, STEP_WRONG, write_step_benchmark
 from small_disk import fill, mounted
 
 from evaluation.verifiers import verify
@@ -50,7 +50,7 @@ class Command:
         return subprocess.Popen(
             [
                 sys.executable, "-m", "evaluation.grade",
-                "--benchmark", f"verilog_eval_v2_code_complete={self.benchmark}",
+                "--benchmark", f"{STEP_SET}={self.benchmark}",
                 "--answers", str(self.given), "--out", str(self.out), "--cache", str(self.cache),
                 "--workers", "2",
             ],

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from scoring_inputs import (
     STEP_RIGHT,
+    STEP_SET,
     STEP_WRONG,
     make_row,
     publish_rows,
@@ -63,7 +64,7 @@ def step(tmp_path: Path) -> Path:
 def config_of(tmp_path: Path, source: Path, url: str, **settings: Any) -> ScoreConfig:
     chosen: dict[str, Any] = {
         "models": (f"base={url}#base", f"tuned={url}#tuned"),
-        "benchmarks": (f"{V2}={source}",),
+        "benchmarks": (f"{STEP_SET}={source}",),
         "samples_per_problem": 2,
         "ks": (1, 2),
         "request_tries": 2,
@@ -112,13 +113,13 @@ def test_canned_answers_get_exact_scores_paired_and_by_both_rules(
     assert found["tool_versions"]["simulator"].startswith("Icarus Verilog")
     manifest = read_manifest(result.directory)
     assert manifest is not None
-    assert manifest.inputs[f"benchmark {V2}"] == found["data_hash"]
+    assert manifest.inputs[f"benchmark {STEP_SET}"] == found["data_hash"]
     samples = pq.read_table(result.directory / "samples.parquet").to_pylist()
     assert len(samples) == 2 * 3 * 2
     wrong = next(s for s in samples if s["outcome"] == "mismatch")
     assert (wrong["score"], wrong["official"]) == (0.0, "mismatch")
     assert "dsm_mark_" in wrong["output"], "the end of what the simulator printed"
-    assert V2.replace("_", " ") not in (result.directory / "report.html").read_text()
+    assert STEP_SET.replace("_", " ") not in (result.directory / "report.html").read_text()
     assert "VerilogEval v2 code completion" in (result.directory / "report.html").read_text()
 
 
@@ -172,19 +173,19 @@ def test_the_command_of_the_manual_scores_folders_on_public_and_own_problems(
         [
             sys.executable, "-m", "flows.score", "--workspace", str(workspace.root),
             "--models", f"base={tiny_model},tuned={tuned}",
-            "--benchmarks", f"{V2}={step},closed_book",
+            "--benchmarks", f"{STEP_SET}={step},closed_book",
             "--samples-per-problem", "2", "--ks", "1,2", "--max-answer-tokens", "8",
             "--dtype", "float32",
         ],
         cwd=REPOSITORY, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    assert f"{V2} (pass@1, 3 problems)" in ran.stdout
+    assert f"{STEP_SET} (pass@1, 3 problems)" in ran.stdout
     assert ran.stdout.count("official, all 3 problems") == 2
     assert "tuned minus base" in ran.stdout
     [folder] = [path for path in workspace.evaluations.iterdir() if path.is_dir()]
     names = [found["name"] for found in results_of(folder)["benchmarks"]]
-    assert names == [V2, "domain_qa_closed_book"]
+    assert names == [STEP_SET, "domain_qa_closed_book"]
     page = (folder / "report.html").read_text()
     assert "official_pass@1" in page
 
@@ -236,7 +237,9 @@ def test_a_later_benchmark_that_cannot_be_graded_stops_the_first_as_well(
         json.dumps({"id": "m", "prompt": "p", "reference": "module m(output q);endmodule"})
     )
     with serve(by_model) as server:
-        config = config_of(tmp_path, step, server.url, benchmarks=(f"{V2}={step}", f"own={own}"))
+        config = config_of(
+            tmp_path, step, server.url, benchmarks=(f"{STEP_SET}={step}", f"own={own}")
+        )
         with pytest.raises(UserError, match="its reference makes no task"):
             run_score(config)
         assert not server.requests
@@ -299,7 +302,7 @@ def test_another_model_benchmark_or_simulator_costs_only_what_is_new(
             assert not result.skipped
             return len(server.requests) - before
 
-        both = (f"{V2}={step}", f"own={own}")
+        both = (f"{STEP_SET}={step}", f"own={own}")
         assert asked(models=(one,)) == 3 * 2
         assert asked(models=(one, two), benchmarks=both) == 3 * 2 + 2
         assert asked(models=(one,), samples_per_problem=3) == 3
@@ -343,7 +346,7 @@ def test_score_and_grade_give_the_same_verdicts(shared_data: Path, tmp_path: Pat
     )
     out = tmp_path / "verdicts.jsonl"
     assert grade.main([
-        "--benchmark", f"{V2}={source}", "--answers", str(answers), "--out", str(out),
+        "--benchmark", f"{STEP_SET}={source}", "--answers", str(answers), "--out", str(out),
         "--cache", str(tmp_path / "other cache"), "--json", str(tmp_path / "summary.json"),
         "--only-answered",
     ]) == 0  # fmt: skip
@@ -456,7 +459,7 @@ def test_designs_in_folders_by_category_are_found(shared_data: Path, tmp_path: P
     for place in ("Arithmetic/Adder/adder_8bit", "Control/Counter/counter_12"):
         shutil.copytree(shared_data / "rtllm_v1.1" / Path(place).name, tmp_path / place)
     found = public_set.read_public_set(
-        "rtllm_v2.0", tmp_path, limit=None, seed=0, cache=tmp_path / "c"
+        "rtllm_v2.0_layout", tmp_path, limit=None, seed=0, cache=tmp_path / "c"
     )
     assert [row["row_id"] for row in found.rows] == ["adder_8bit", "counter_12"]
     assert found.prepare() == {}

@@ -5,14 +5,16 @@
 In: `*_prompt.txt *_ref.sv *_test.sv *_ifc.txt` (VerilogEval v2), a JSONL file or the folder that
 holds it (v1), one folder a design with `testbench.v` and `verified_*.v` (RTLLM v1.1; v2.0 has the
 same below folders by category).
-Your own problems with test benches: `local_set`, a JSONL file (`benchmarks/local_set`).
-A missing file is a `UserError` that names it: a benchmark with holes has another score.
+Your own problems with test benches: `local_set`, a JSONL file (`benchmarks/local_set`), or
+`NAME_layout`, a folder like one of these. A missing file or problem, or another benchmark's files,
+is a `UserError` that names it (`contents`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from types import MappingProxyType
 from typing import Any
 
 from evaluation.benchmarks.local_set.lines import read_lines, the_module
+from evaluation.benchmarks.verilog.contents import known_ids, layout_of, require_whole
 from evaluation.verifiers.verilog_tokens import tokens_of, units_of
 from workspace.errors import UserError
 
@@ -49,12 +52,16 @@ class Problem:
 
 
 def read_benchmark(name: str, source: Path) -> dict[str, Problem]:
-    """Problems by task id, in upstream's order. `UserError` names a missing file."""
-    if name not in READERS:
+    """Problems by task id, in upstream's order. `UserError` names a missing file or problem."""
+    layout = layout_of(name)
+    if layout not in READERS or (layout != name and layout not in known_ids()):
         raise UserError(f"unknown benchmark {name!r}: use one of {', '.join(READERS)}")
     if not source.exists():
         raise UserError(f"{source} does not exist: give the place of {name} as upstream ships it")
-    return {problem.task_id: problem for problem in READERS[name](name, source)}
+    problems = {problem.task_id: problem for problem in READERS[layout](name, source)}
+    if name in known_ids():
+        require_whole(name, source, problems)
+    return problems
 
 
 def _read_v2(name: str, folder: Path) -> list[Problem]:
@@ -71,10 +78,23 @@ def _read_v2(name: str, folder: Path) -> list[Problem]:
     return [_read_v2_problem(name, folder, task_id) for task_id in names]
 
 
+# Both forms have the same ids; in one the prompt ends with the module's header.
+_CODE_COMPLETE = "verilog_eval_v2_code_complete"
+_HEADER_AT_END = re.compile(r"\bmodule\s+TopModule\b[^;]*;\s*\Z")
+
+
 def _read_v2_problem(name: str, folder: Path, task_id: str) -> Problem:
-    read_text(folder / f"{task_id}_prompt.txt")
+    prompt = read_text(folder / f"{task_id}_prompt.txt")
+    has_header = _HEADER_AT_END.search(prompt) is not None
+    wants_header = layout_of(name) == _CODE_COMPLETE
+    if name == layout_of(name) and has_header != wants_header:
+        raise UserError(
+            f"{folder / task_id}_prompt.txt {'ends' if has_header else 'does not end'} with the "
+            f"module's header, which is not so in {name}: give the folder of this form, upstream's "
+            f"dataset_{'code-complete-iccad2023' if wants_header else 'spec-to-rtl'}"
+        )
     interface = ""
-    if name == "verilog_eval_v2_code_complete":  # the other form shows the model no header
+    if wants_header:  # the other form shows the model no header
         interface = read_text(folder / f"{task_id}_ifc.txt")
     return Problem(
         benchmark=name,
@@ -96,7 +116,8 @@ _V1_FILES = {
 def _read_v1(name: str, source: Path) -> list[Problem]:
     path = source
     if source.is_dir():
-        places = (source / _V1_FILES[name], source / "data" / _V1_FILES[name])
+        file = _V1_FILES[layout_of(name)]
+        places = (source / file, source / "data" / file)
         path = next((place for place in places if place.is_file()), places[0])
     problems: list[Problem] = []
     for number, line in enumerate(read_text(path).splitlines(), 1):

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -23,6 +23,7 @@ from evaluation.benchmarks import HERE, Benchmark
 from evaluation.benchmarks.problem_set import ProblemSet, Row, choose
 from evaluation.benchmarks.rtllm.prompts import prompts as rtllm_prompts
 from evaluation.benchmarks.verilog.cache import Cache
+from evaluation.benchmarks.verilog.contents import LAYOUT
 from evaluation.benchmarks.verilog.errata import read_errata
 from evaluation.benchmarks.verilog.grader import VERSION, ProblemGrader
 from evaluation.benchmarks.verilog.problems import Problem, read_benchmark
@@ -74,7 +75,24 @@ _ALL = (
     _public("rtllm_v2.0", "RTLLM v2.0", "skill: designs to a description", "rtllm/v2_0.yaml",
             rtllm_prompts),
 )  # fmt: skip
-PUBLIC: Mapping[str, Public] = MappingProxyType({one.benchmark.name: one for one in _ALL})
+
+
+def _in_layout(public: Public) -> Public:
+    """Problems of your own in the layout of a public benchmark."""
+    whole = public.benchmark
+    own = replace(
+        whole,
+        name=f"{whole.name}{LAYOUT}",
+        title=f"Your own problems in the layout of {whole.title}",
+        measures="your own hardware modules, in their test benches",
+    )
+    return replace(public, benchmark=own)
+
+
+UPSTREAM: Final = tuple(one.benchmark.name for one in _ALL)
+PUBLIC: Mapping[str, Public] = MappingProxyType(
+    {one.benchmark.name: one for one in (*_ALL, *map(_in_layout, _ALL))}
+)
 
 
 @dataclass(frozen=True)
@@ -134,7 +152,7 @@ def refuse_too_many_unusable(name: str, unusable: Mapping[str, str], problems: i
 def read_public_set(
     name: str, source: Path, *, limit: int | None, seed: int, cache: Path
 ) -> BenchSet:
-    """The set. `UserError` names a missing file or a simulator that scores are not made with."""
+    """The set. `UserError` names what the files lack, or a simulator that none is scored with."""
     public = PUBLIC[name]
     problems = read_benchmark(name, source)
     require_simulator()

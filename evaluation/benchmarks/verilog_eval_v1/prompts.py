@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evaluation.benchmarks.verilog.contents import layout_of
 from evaluation.benchmarks.verilog.problems import Problem, read_text
 from workspace.errors import UserError
 
@@ -19,7 +20,7 @@ _FILES = {
 def prompts(source: Path, problems: Mapping[str, Problem]) -> dict[str, str]:
     """By task id. `UserError` names the file, or the problem that has no description."""
     name = next(iter(problems.values())).benchmark
-    path = _find(source, _FILES[name])
+    path = _find(source, _FILES[layout_of(name)])
     said: dict[str, str] = {}
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if line.strip():
