@@ -8,6 +8,7 @@ from pathlib import Path
 
 from training.cluster.job import Job
 from training.cluster.render import write_script
+from training.cluster.slurm_queue import QUEUE_VARIABLE, queue_name
 from training.data.splits import VALIDATION
 from training.external.installed import require_module
 from training.external.prepare import check_external, prepare, program_of
@@ -22,6 +23,7 @@ from training.trainers.settings import (
 from training.trainers.spec import TrainSpec
 from workspace import publish
 from workspace.errors import UserError
+from workspace.paths import Workspace
 
 EXTERNAL_NAME = "external"  # in an attempt's folder: what an external program is told
 
@@ -95,7 +97,7 @@ class JobMaker:
                 str(attempt_dir / "spec.json"),
             ),
             attempt_dir=attempt_dir,
-            environment=_allocator(config, stage.stage),
+            environment={**_allocator(config, stage.stage), **_shared_queue(config)},
             nodes=nodes or config.nodes,
             processes_per_node=config.processes_per_node,
             cpus_per_process=cpus_per_process(config),
@@ -190,6 +192,14 @@ def _allocator(config: TrainConfig, stage: StageName) -> dict[str, str]:
     if not config.gpus_per_node or colocated or chosen:
         return {}
     return {name: "expandable_segments:True"}
+
+
+def _shared_queue(config: TrainConfig) -> dict[str, str]:
+    """Where the job's coordinator finds what its supervisor was told by Slurm."""
+    if config.launcher != "slurm":
+        return {}
+    shared = Workspace(config.workspace.resolve()).slurm_queue(queue_name())
+    return {QUEUE_VARIABLE: str(shared)}
 
 
 def trainer_module(config: TrainConfig, stage: StageName) -> str:

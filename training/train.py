@@ -27,6 +27,8 @@ from training.cluster.job import Launcher
 from training.cluster.local import LocalLauncher
 from training.cluster.recovery import Limits
 from training.cluster.slurm import SlurmLauncher
+from training.cluster.slurm_client import SlurmClient
+from training.cluster.slurm_queue import SharedQueue, queue_name
 from training.cluster.successor_queue import SuccessorQueue
 from training.data.splits import TRAIN, VALIDATION
 from training.data.views import view_file
@@ -131,6 +133,7 @@ def train(
                 if observe is not None:
                     observe(replace(progress, page=page.path))
 
+            # Of looks at the disk; Slurm is asked by the launcher's own pace.
             interval_s = 0.5 if config.launcher == "local" else 3.0
             watch = Watch(look, should_stop or (lambda: False), interval_s)
             manifest = _train_stages(config, planned, record, watch)
@@ -166,7 +169,11 @@ def _train_stages(
 
 def make_launcher(config: TrainConfig) -> Launcher:
     """The launcher that the configuration names."""
-    return SlurmLauncher(config.slurm) if config.launcher == "slurm" else LocalLauncher()
+    if config.launcher != "slurm":
+        return LocalLauncher()
+    client = SlurmClient()
+    shared = Workspace(config.workspace).slurm_queue(queue_name())
+    return SlurmLauncher(config.slurm, client, queue=SharedQueue(client.own_jobs, shared))
 
 
 def make_recovery(

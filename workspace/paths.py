@@ -75,6 +75,10 @@ class Workspace:
         """What can be made again at any time."""
         return self.root / ".cache"
 
+    def slurm_queue(self, name: str) -> Path:
+        """What Slurm last said of a user's jobs (training.cluster.slurm_queue)."""
+        return self.cache / f"slurm-queue-{safe_name(name)}.json"
+
     @property
     def answers(self) -> Path:
         """Models' answers by everything that they depend on, for all evaluations."""

@@ -8,14 +8,17 @@ was suspended, its host swapped) is held against nobody.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
+from pathlib import Path
 
 from training.cluster.agent_link import Link, LinkError, Listener, Message
 from training.cluster.slurm_client import SlurmClient
+from training.cluster.slurm_queue import QUEUE_VARIABLE, SharedQueue
 from training.cluster.standstill import STOOD_STILL, Standstill
 from training.run_events import EventLog
 from workspace.errors import TransientError, UserError
@@ -24,7 +27,8 @@ TICK_S = 0.1
 SILENT_S = 5.0  # an agent that says nothing for so long is lost
 GATHER_S = 600.0  # for the agents to come up at all
 LATE_S = 20.0  # that a spare may come later than the nodes that train
-HELD_S = 20.0  # between two looks at the job's nodes in Slurm
+HELD_S = 20.0  # that a look at the job's nodes in Slurm may be old
+_HELD_TICK_S = 5.0  # between two looks at what others were told of them
 
 HeldNodes = Callable[[], Sequence[str]]
 
@@ -154,7 +158,8 @@ class Fleet:
 
 
 class NodesInSlurm:
-    """`HeldNodes` by squeue, three times a minute, in the background."""
+    """`HeldNodes` by squeue in the background: three times a minute, or not at all while the
+    supervisor shares what it was told."""
 
     def __init__(self, job_id: int) -> None:
         self._nodes: tuple[str, ...] = ()
@@ -165,11 +170,12 @@ class NodesInSlurm:
         return self._nodes
 
     def _watch(self) -> None:
-        client = SlurmClient(delays_s=())
+        client, shared = SlurmClient(delays_s=()), os.environ.get(QUEUE_VARIABLE)
+        queue = SharedQueue(client.own_jobs, Path(shared) if shared else None)
         while True:
-            time.sleep(HELD_S)
+            time.sleep(_HELD_TICK_S)
             try:
-                info = client.job(self._job_id)
+                info = queue.job(self._job_id, HELD_S)
             except (TransientError, UserError):
                 continue  # nothing is concluded from silence
             self._nodes = info.nodes if info and info.state == "RUNNING" else ()

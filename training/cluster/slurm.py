@@ -8,7 +8,8 @@ the job itself `nodes.txt`, `job.log`, `logs/`, `events.jsonl`, `exit.json` in t
     status = launcher.poll(handle, job)
 
 `submit` looks for the job's key before it submits, so a caller that died in between gets the same
-job again. `poll` costs one read while the outcome is on disk, else one squeue for one job.
+job again. `poll` costs one read while the outcome is on disk, else one squeue: for this
+job, or with a `SharedQueue` for all of the user's, the more seldom the longer nothing happens.
 
 A node failure that no spare of the job could make up for ends the attempt as LOST with the guilty
 nodes in `JobStatus.nodes`; the supervisor submits the next attempt without them, in a new folder,
@@ -48,7 +49,9 @@ from training.cluster.render import (
 )
 from training.cluster.slurm_client import SlurmClient
 from training.cluster.slurm_output import JobInfo
+from training.cluster.slurm_queue import SHORTEST_S, Pace, SharedQueue
 from training.cluster.successor import successor_folder
+from training.run_events import EVENTS_NAME
 from workspace import publish
 from workspace.errors import CorruptWorkspaceError, TransientError, UserError
 
@@ -103,7 +106,7 @@ class _Failure(NamedTuple):
 
 
 class SlurmLauncher:
-    """Implements `training.cluster.job.Launcher`."""
+    """Implements `training.cluster.job.Launcher`. `queue` None: each look asks Slurm anew."""
 
     name = "slurm"
 
@@ -112,10 +115,16 @@ class SlurmLauncher:
         options: SlurmOptions | None = None,
         client: SlurmClient | None = None,
         *,
+        queue: SharedQueue | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.options = options or SlurmOptions()
         self.client = client or SlurmClient()
+        self._queue = queue
+        self._clock = clock
+        self._paces: dict[str, Pace] = {}
+        self._seen: dict[str, JobInfo | None] = {}
         self._sleep = sleep
 
     def dry_run(self, job: Job) -> Path:
@@ -151,7 +160,7 @@ class SlurmLauncher:
         recorded = _read_exit(job.attempt_dir, handle.job_id)
         if recorded is not None and recorded.settles:
             return self._ended(recorded.code, job)
-        info = self._look_up(handle, job)
+        info = self._look_up(handle, job, self._max_age_s(handle, job))
         if info is None:
             if recorded is not None:
                 return self._ended(recorded.code, job)
@@ -170,6 +179,8 @@ class SlurmLauncher:
             return _read_exit(job.attempt_dir, handle.job_id) is not None
 
         info = self._look_up(handle, job)
+        # What comes now is new: the next look is a short one.
+        self._paces.pop(handle.job_id, None)
         if info is not None and info.state == "RUNNING":
             # To the batch script, which leaves the stop file where rank 0 sees it at once.
             self.client.cancel(handle.job_id, signal="USR2", batch_only=True)
@@ -217,14 +228,28 @@ class SlurmLauncher:
                     return found
         raise AssertionError("unreachable")
 
-    def _look_up(self, handle: JobHandle, job: Job) -> JobInfo | None:
-        info = self.client.job(handle.job_id)
+    def _max_age_s(self, handle: JobHandle, job: Job) -> float:
+        """Of a look at the queue: 0 when Slurm's last word or the attempt's folder is new."""
+        pace = self._paces.setdefault(handle.job_id, Pace(self._clock))
+        names = (STARTED_NAME, EXIT_NAME, EVENTS_NAME)
+        return pace.max_age_s(
+            (self._seen.get(handle.job_id), *(_stamp(job.attempt_dir / name) for name in names))
+        )
+
+    def _job(self, job_id: str, max_age_s: float) -> JobInfo | None:
+        if self._queue is None:
+            return self.client.job(job_id)
+        self._seen[job_id] = info = self._queue.job(job_id, max_age_s)
+        return info
+
+    def _look_up(self, handle: JobHandle, job: Job, max_age_s: float = 0.0) -> JobInfo | None:
+        info = self._job(handle.job_id, max_age_s)
         if info is not None and _is_ours(info, job):
             return info
         return self.client.finished(handle.job_id, handle.key)
 
     def _alive(self, handle: JobHandle, job: Job) -> bool:
-        info = self.client.job(handle.job_id)
+        info = self._job(handle.job_id, SHORTEST_S)
         return info is not None and _is_ours(info, job) and info.state not in OVER
 
     def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
@@ -309,6 +334,15 @@ def _is_ours(info: JobInfo, job: Job) -> bool:
     """
     places = (job.attempt_dir, successor_folder(job.attempt_dir))
     return info.name == job.key and any(_lies_in(info, place) for place in places)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Differs when the file was written to."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
 
 
 def _lies_in(info: JobInfo, folder: Path) -> bool:
