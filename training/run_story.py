@@ -44,6 +44,9 @@ _WORDS: Final[dict[str, str]] = {
     "decided": "What follows",
     "blamed": "A node is blamed",
     "waiting": "Waiting for nodes",
+    "scheduler_silent": "Slurm does not answer",
+    "scheduler_back": "Slurm answers again",
+    "asked_to_leave": "The ranks are asked to save and end",
     "hang": "A rank hangs",
     "straggler": "A rank is slow",
     "straggler_leaves": "A slow node is replaced",
@@ -63,7 +66,7 @@ _WORDS: Final[dict[str, str]] = {
 }
 _BAD: Final = {
     "attempt_ended", "blamed", "hang", "straggler", "node_lost", "agents_missing", "memory_leak",
-    "memory_restart", "memory_short",
+    "memory_restart", "memory_short", "scheduler_silent",
 }  # fmt: skip
 
 

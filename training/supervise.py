@@ -4,7 +4,7 @@ An attempt that was stopped, lost or failed is followed by another one from the 
 checkpoint, as `training.cluster.recovery` decides: without the nodes to blame, on fewer nodes, or
 not at all. The supervisor may be killed at any moment: started again, it finds the running attempt
 through its launcher and goes on watching; what it knew is on disk (`attempt_history`, the run's
-`events.jsonl`, the workspace's log of bad nodes).
+`events.jsonl`, the workspace's log of bad nodes). A scheduler that does not answer is waited for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,16 @@ from training.attempt_log import AttemptLog, named
 from training.checkpoints import newest_step
 from training.cluster.blacklist import Blacklist, Offence, bearable
 from training.cluster.evidence import attempt_endings, write_history
-from training.cluster.job import TERMINAL, Job, JobHandle, JobState, JobStatus, Launcher
+from training.cluster.job import (
+    LEAVE_FILE,
+    STOP_FILE,
+    TERMINAL,
+    Job,
+    JobHandle,
+    JobState,
+    JobStatus,
+    Launcher,
+)
 from training.cluster.local import HANDLE_NAME
 from training.cluster.recovery import (
     Cause,
@@ -49,8 +58,12 @@ from training.metrics import MetricsFollower
 from training.progress import ProgressFollower, TrainProgress
 from training.run_events import EVENTS_NAME, EventFollower
 from training.run_record import StageFolder
+from training.scheduler_patience import AnswerT, Patience
 from training.trainers.spec import StageOutcome
 from workspace.errors import TransientError
+
+# For the answer to an order to end a job, when nobody wants the run to go on.
+FAREWELL_S = 60.0
 
 
 class Watch(NamedTuple):
@@ -132,6 +145,7 @@ class _Supervisor:
         self._events = folder.root.parent / EVENTS_NAME
         self._news = EventFollower(self._events)
         self._insurance = Insurance(folder, recovery.successors)
+        self._patience = Patience(watch.poll_interval_s)
 
     def catch_up(self) -> None:
         """Close what ended while no supervisor lived and a successor went on alone."""
@@ -147,9 +161,9 @@ class _Supervisor:
     def _close_late(self, number: int) -> None:
         plan = next_attempt(self._folder)
         attempt = self._attempt(number, self._make_job(number, (), 0), plan)
-        handle = self._launcher.submit(attempt.job)
+        handle = self._submit(attempt)
         self._note_submission(attempt, handle)
-        status = _poll(self._launcher, handle, attempt.job)
+        status = self._poll(attempt, handle)
         if status.state not in TERMINAL:
             return  # it cannot be told yet
         endings = self._endings(attempt, status)
@@ -165,7 +179,7 @@ class _Supervisor:
     def run_attempt(self) -> None:
         """One attempt to its end. Raises when no other one should follow."""
         attempt = self._open()
-        handle = self._launcher.submit(attempt.job)
+        handle = self._submit(attempt)
         self._note_submission(attempt, handle)
         status = self._follow(attempt, handle)
         if isinstance(status, Shrink):
@@ -197,7 +211,8 @@ class _Supervisor:
         plan = next_attempt(folder)
         excluding = self._avoided(plan)
         want = Want(excluding, plan.nodes or self._recovery.worlds[0])
-        self._insurance.take_over(number, want, self._log(number))
+        log = self._log(number)
+        self._answer(number, log, lambda: self._insurance.take_over(number, want, log))
         job = self._make_job(number, excluding, plan.nodes)
         write_history(job.attempt_dir, plan.history)
         return self._attempt(number, job, plan)
@@ -205,6 +220,48 @@ class _Supervisor:
     def _attempt(self, number: int, job: Job, plan: NextAttempt) -> _Attempt:
         log = self._log(number)
         return _Attempt(number, job, plan, newest_step(self._folder.checkpoints), time.time(), log)
+
+    def _submit(self, attempt: _Attempt) -> JobHandle:
+        return self._answer(attempt.number, attempt.log, lambda: self._launcher.submit(attempt.job))
+
+    def _poll(self, attempt: _Attempt, handle: JobHandle) -> JobStatus:
+        """Of a job whose end decides on what comes next."""
+        return self._answer(
+            attempt.number, attempt.log, lambda: self._launcher.poll(handle, attempt.job)
+        )
+
+    def _answer(self, number: int, log: AttemptLog, call: Callable[[], AnswerT]) -> AnswerT:
+        """The scheduler's, however long it takes: the caller sees why, and may ask to stop."""
+
+        def waiting(said: str) -> None:
+            self._observe_waiting(number, said)
+            if self._watch.should_stop():
+                raise stopped_error(f"{log.stage}, {said},", newest_step(self._folder.checkpoints))
+
+        return self._patience.answer(call, log, waiting)
+
+    def _farewell(self, attempt: _Attempt, handle: JobHandle) -> JobStatus | None:
+        """End a job, on account of somebody who does not wait for ever. None: nobody answered, and
+        its ranks are asked through the file system."""
+
+        def end() -> JobStatus:
+            self._launcher.cancel(handle, attempt.job)
+            return self._launcher.poll(handle, attempt.job)
+
+        def waiting(said: str) -> None:
+            self._observe_waiting(attempt.number, said)
+
+        try:
+            return self._patience.answer(end, attempt.log, waiting, within_s=FAREWELL_S)
+        except TransientError as error:
+            for name in (LEAVE_FILE, STOP_FILE):
+                (attempt.job.attempt_dir / name).touch()
+            attempt.log.say("asked_to_leave", f"through {STOP_FILE}, since {error}")
+            return None
+
+    def _observe_waiting(self, number: int, said: str) -> None:
+        progress = TrainProgress(self._folder.stage, number, JobState.PENDING, said)
+        self._watch.observe(replace(progress, new_events=tuple(self._news.new())))
 
     def _log(self, number: int) -> AttemptLog:
         folder = self._folder
@@ -238,18 +295,18 @@ class _Supervisor:
 
     def _follow(self, attempt: _Attempt, handle: JobHandle) -> JobStatus | Shrink:
         """Poll until the job is over, or until it has waited too long for its nodes."""
-        launcher, job, watch = self._launcher, attempt.job, self._watch
+        watch = self._watch
         metrics = MetricsFollower(self._folder.metrics(attempt.number))
         follower = ProgressFollower(self._folder.stage, attempt.number, metrics)
         asked_at = attempt.submitted
         try:
             while True:
-                status = _poll(launcher, handle, job)
+                status = self._look(attempt, handle)
                 attempt.log.copy()
                 self._show(follower, status)
                 if status.state in TERMINAL:
                     return status
-                if status.state is JobState.RUNNING:
+                if status.state is JobState.RUNNING and not self._patience.waits:
                     attempt.log.note_running(status, time.time())
                     self._insure(attempt, handle)
                 if watch.should_stop():
@@ -263,8 +320,18 @@ class _Supervisor:
         except KeyboardInterrupt:
             # First what waits: this job's end would start it.
             self._withdraw(attempt, Stop("stopped by the keyboard"))
-            launcher.cancel(handle, job)
+            self._farewell(attempt, handle)
             raise
+
+    def _look(self, attempt: _Attempt, handle: JobHandle) -> JobStatus:
+        try:
+            status = self._launcher.poll(handle, attempt.job)
+        except TransientError as error:
+            # A scheduler that does not answer says nothing about the job.
+            self._patience.silent(error, attempt.log)
+            return JobStatus(JobState.RUNNING, f"no news: {error}")
+        self._patience.heard(attempt.log)
+        return status
 
     def _insure(self, attempt: _Attempt, handle: JobHandle) -> None:
         number = attempt.number + 1
@@ -285,22 +352,22 @@ class _Supervisor:
             return
         job = self._make_job(attempt.number + 1, (), attempt.plan.nodes)
         other = self._attempt(attempt.number + 1, job, next_attempt(self._folder))
-        handle = self._launcher.submit(job)
+        handle = self._submit(other)
         self._note_submission(other, handle)
-        self._launcher.cancel(handle, job)
-        status = _poll(self._launcher, handle, job)
-        self._close(other, status, self._endings(other, status), why)
+        status = self._farewell(other, handle)
+        if status is not None:
+            self._close(other, status, self._endings(other, status), why)
 
     def _stop(self, attempt: _Attempt, handle: JobHandle, follower: ProgressFollower) -> None:
         self._withdraw(attempt, Stop("stopped on request"))
-        self._launcher.cancel(handle, attempt.job)
-        stopped = _poll(self._launcher, handle, attempt.job)
+        stopped = self._farewell(attempt, handle)
         attempt.log.copy()
-        self._show(follower, stopped)
-        # We stopped it: the next call must not take it for cancelled by somebody else.
-        if stopped.state in TERMINAL:
-            endings = self._endings(attempt, stopped)
-            self._close(attempt, stopped, endings, Stop("stopped on request"))
+        if stopped is not None:
+            self._show(follower, stopped)
+            # We stopped it: the next call must not take it for cancelled by somebody else.
+            if stopped.state in TERMINAL:
+                endings = self._endings(attempt, stopped)
+                self._close(attempt, stopped, endings, Stop("stopped on request"))
         raise stopped_error(attempt.job.key, newest_step(self._folder.checkpoints))
 
     def _show(self, follower: ProgressFollower, status: JobStatus) -> None:
@@ -329,8 +396,10 @@ class _Supervisor:
     def _fewer_nodes(self, attempt: _Attempt, handle: JobHandle, decision: Shrink) -> None:
         """Take the waiting job back; one for fewer nodes follows. It may have started just now."""
         self._withdraw(attempt, Stop(decision.reason))
-        self._launcher.cancel(handle, attempt.job)
-        status = _poll(self._launcher, handle, attempt.job)
+        self._answer(
+            attempt.number, attempt.log, lambda: self._launcher.cancel(handle, attempt.job)
+        )
+        status = self._poll(attempt, handle)
         if status.state is JobState.CANCELLED:
             endings = [Ending(attempt.number, 0, Cause.NO_NODES)]
         else:
@@ -400,11 +469,3 @@ def _done(last: Ending) -> Ending:
         last.attempt, last.generation, Cause.DONE, last.nodes, (), "", last.from_step,
         last.newest_step,
     )  # fmt: skip
-
-
-def _poll(launcher: Launcher, handle: JobHandle, job: Job) -> JobStatus:
-    try:
-        return launcher.poll(handle, job)
-    except TransientError as error:
-        # A scheduler that does not answer says nothing about the job.
-        return JobStatus(JobState.RUNNING, f"no news: {error}")

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,9 @@ from training.cluster.hang import SectionLimits
 from training.cluster.job import TERMINAL, Job, JobHandle, JobState, JobStatus
 from training.cluster.slurm import SlurmLauncher, SlurmOptions
 from training.run_events import EVENTS_NAME, read_events
+from training.run_record import StageFolder
+from training.supervise import Watch, run_stage
+from training.trainers.spec import StageOutcome
 from workspace.errors import TransientError, UserError
 
 pytestmark = pytest.mark.slurm
@@ -354,6 +358,42 @@ def test_a_stopped_controller_is_transient(
             launcher.client.job(handle.job_id)
     finally:
         os.kill(pid, signal.SIGCONT)
+
+
+def test_a_run_waits_for_a_controller_that_is_away(
+    launcher: SlurmLauncher, cluster: Cluster, job: Job, tmp_path: Path
+) -> None:
+    """For longer than the launcher itself tries to submit."""
+    folder = StageFolder(tmp_path / "run" / "sft", "sft")
+    outcome = StageOutcome(stage="sft", attempt=1, steps=1, rows=1, rejects={}, tokens=1, last={})
+    result = folder.root / "result.json"
+    source = (
+        f"import pathlib; pathlib.Path({str(result)!r}).write_text({outcome.model_dump_json()!r})"
+    )
+
+    def make_job(
+        attempt: int, exclude_nodes: tuple[str, ...], nodes: int, into: Path | None = None
+    ) -> Job:
+        folder.attempt(attempt).mkdir(parents=True, exist_ok=True)
+        attempt_dir = folder.attempt(attempt)
+        return replace(job, command=("-c", source), attempt_dir=attempt_dir, nodes=1)
+
+    launcher.client._timeout_s, launcher.client._delays_s = 1.0, ()
+    pid = cluster.daemon("slurmctld")
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(12, os.kill, (pid, signal.SIGCONT)).start()
+    try:
+        began = time.monotonic()
+        watch = Watch(lambda progress: None, lambda: False, 0.5)
+        assert run_stage(folder, launcher, make_job, watch).attempt == 1
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert time.monotonic() - began > 12
+    events = read_events(folder.root.parent / EVENTS_NAME)
+    told = [event.event for event in events]
+    assert told[:3] == ["scheduler_silent", "scheduler_back", "submitted"]
+    assert "waiting for Slurm's controller" in events[0].detail
+    assert len(launcher.client.own_jobs(job.key)) == 1, "submitted once"
 
 
 def test_the_client_reads_this_cluster(launcher: SlurmLauncher, cluster: Cluster) -> None:
