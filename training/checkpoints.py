@@ -4,7 +4,7 @@
     <stage>/checkpoints/<writer>/checkpoint-<step>/               complete, with complete.json
 
 Ranks write into the first folder. When all of them are done, one flushes every file, adds
-`complete.json` (sizes, hashes where the writer has them, world size, lineage) and renames the
+`complete.json` (sizes and hashes of the files, world size, lineage) and renames the
 folder: that is the instant in which the checkpoint exists. Whatever else lies about is what a
 killed writer left; resuming ignores it, `prune` removes it.
 
@@ -23,7 +23,8 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,10 +111,12 @@ def complete(
 ) -> Path:
     """Publish `folder`, `checkpoint-<step>` in `unfinished_folder`; returns its new place.
 
-    `hashes`: file name -> SHA-256, of the files whose writer knows it. `about` goes into
-    `complete.json`. Raises `FencedError` for a writer that was replaced (`require_current`).
+    `hashes`: file name -> SHA-256, of the files whose writer knows it; the others are hashed here.
+    `about` goes into `complete.json`. Raises `FencedError` for a writer that was replaced
+    (`require_current`).
     """
     require_current(attempts, attempt)
+    known = dict(hashes or {})
     try:
         sizes = _flush(folder)
         manifest = {
@@ -122,7 +125,7 @@ def complete(
             "attempt": attempt,
             "world_size": world_size,
             "files": sizes,
-            "sha256": dict(hashes or {}),
+            "sha256": {**_hash(folder, sizes.keys() - known.keys()), **known},
         }
         # Not through `publish.write_json`, which would make the folder again if it was removed.
         text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
@@ -143,6 +146,12 @@ def _flush(folder: Path) -> dict[str, int]:
             sizes[path.relative_to(folder).as_posix()] = path.stat().st_size
     publish.fsync(folder)
     return sizes
+
+
+def _hash(folder: Path, names: Collection[str]) -> dict[str, str]:
+    """Name -> SHA-256, several files at a time."""
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(names, pool.map(lambda name: hash_file(folder / name), names), strict=True))
 
 
 def _publish(folder: Path) -> Path:

@@ -56,6 +56,7 @@ def render(
         "",
         "## Training",
         *(line for outcome in outcomes for line in _stage(outcome)),
+        *_placement(record),
         "",
         "## Scores",
         section({}),
@@ -85,6 +86,27 @@ def _stage(outcome: StageOutcome) -> list[str]:
         + (f" (left out: {left_out})" if left_out else ""),
         f"  - last step: {last}",
     ]
+
+
+def _placement(record: RunRecord) -> list[str]:
+    """Where the run began; what it learned does not depend on it but for rounding."""
+    placed = record.placement
+    if placed is None:
+        return []
+    devices = f"{placed.gpus_per_node} × {_text(placed.gpu)}" if placed.gpu else "CPUs"
+    every = placed.checkpoint_every_steps
+    rows = [
+        ("launcher", placed.launcher),
+        ("nodes", str(placed.nodes)),
+        ("ranks on a node", f"{placed.processes_per_node}, on {devices}"),
+        *((f"layout of {stage}", layout.label) for stage, layout in placed.layouts.items()),
+        (
+            "checkpoints",
+            f"{f'every {every} steps' if every else 'as often as their measured time advises'}, "
+            f"the newest {placed.keep_checkpoints} kept",
+        ),
+    ]
+    return ["", *_table(("where it began", ""), rows)]
 
 
 def _lineage(record: RunRecord, sources: Sources | None) -> list[str]:

@@ -46,6 +46,16 @@ def _extra(name: str) -> Value:
     return lambda step: step.extra.get(name)
 
 
+def _share(name: str) -> Value:
+    """In percent."""
+
+    def value(step: StepMetrics) -> float | None:
+        share = step.extra.get(name)
+        return None if share is None else 100 * share
+
+    return value
+
+
 def _memory(name: str) -> Value:
     def value(step: StepMetrics) -> float | None:
         return step.memory[name] / _GIB if name in step.memory else None
@@ -79,14 +89,9 @@ _CHARTS: Final[Sequence[tuple[str, str, dict[str, Value]]]] = (
             "held up by a save": lambda s: s.checkpoint_s,
         },
     ),
-    ("Right tokens", "%", {"of the answers": lambda s: _percent(s, "mean_token_accuracy")}),
+    ("Right tokens", "%", {"of the answers": _share("mean_token_accuracy")}),
     ("Entropy", "", {"of the next token": _extra("entropy")}),
 )
-
-
-def _percent(step: StepMetrics, name: str) -> float | None:
-    value = step.extra.get(name)
-    return None if value is None else 100 * value
 
 
 def curves_of(history: History) -> dict[str, Any]:
@@ -108,20 +113,25 @@ def curves_of(history: History) -> dict[str, Any]:
 
 
 def _verifier_charts(steps: Sequence[StepMetrics]) -> list[Chart]:
-    """By kind of verifier: rewards, and the shares that teach nothing."""
+    """By kind of verifier: rewards and cheats; and the shares that teach nothing."""
     names = sorted({name for step in steps for name in step.extra})
-    kinds = [name.split("/", 1)[1] for name in names if name.startswith("reward/")]
-    rewards = {kind: _extra(f"reward/{kind}") for kind in kinds}
+    rewards = {kind: _extra(f"reward/{kind}") for kind in _kinds(names, "reward/")}
+    cheats = {kind: _share(f"gate_reject/{kind}") for kind in _kinds(names, "gate_reject/")}
     shares: dict[str, Value] = {
-        "no verdict": lambda s: _percent(s, "no_verdict_rate"),
-        "refused as cheats": lambda s: _percent(s, "gate_reject_rate"),
-        "groups all alike": lambda s: _percent(s, "frac_reward_zero_std"),
+        "no verdict": _share("no_verdict_rate"),
+        "refused as cheats": _share("gate_reject_rate"),
+        "groups all alike": _share("frac_reward_zero_std"),
     }
     found = (
-        _chart("Reward by verifier", "", rewards, steps) if len(kinds) > 1 else None,
+        _chart("Reward by verifier", "", rewards, steps) if len(rewards) > 1 else None,
+        _chart("Refused as cheats, by verifier", "%", cheats, steps) if len(cheats) > 1 else None,
         _chart("Answers that teach nothing", "%", shares, steps),
     )
     return [chart for chart in found if chart is not None]
+
+
+def _kinds(names: Sequence[str], prefix: str) -> list[str]:
+    return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
 
 
 def _chart(

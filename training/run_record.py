@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from training.data.splits import TRAIN
 from training.metrics import METRICS_NAME
-from training.trainers.settings import StageName
+from training.trainers.settings import ParallelLayout, StageName
 from training.trainers.spec import StageOutcome
 from workspace import publish
 from workspace.errors import CorruptWorkspaceError
@@ -29,6 +29,22 @@ from workspace.errors import CorruptWorkspaceError
 RUN_FILE = "run.json"
 SUCCESSORS = "successors"  # in a stage's folder: jobs that may become its next attempts
 SAMPLES_NAME = "samples"  # in a stage's folder: what `training.trainers.samples` made
+
+
+class Placement(BaseModel):
+    """Where a run began, and how often it saves: nothing that its model depends on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    launcher: str
+    nodes: int
+    processes_per_node: int
+    gpus_per_node: int
+    gpu: str = Field(description="as the planner was told; empty on CPUs")
+    layouts: dict[StageName, ParallelLayout]
+    checkpoint_every_steps: int = Field(description="0: chosen from the measured time of a save")
+    keep_checkpoints: int
+    node_mtbf_hours: float
 
 
 class RunRecord(BaseModel):
@@ -40,11 +56,15 @@ class RunRecord(BaseModel):
     key: str
     settings: dict[str, Any]
     lineage: dict[str, str] = Field(
-        description="corpus, graph, dataset -> key; base_model -> content hash; code -> version"
+        description="corpus, graph, dataset -> key; base_model -> content hash; code -> version; "
+        "recipe -> NAME@HASH, where it began with one"
     )
     base_model: str
     stages: tuple[StageName, ...]
     created: str
+    placement: Placement | None = Field(
+        default=None, description="where it began; records of earlier versions do not say"
+    )
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from training.planner.links import Links, read_links
 from training.progress import TrainProgress
 from training.publish_run import STAGE, publish_run
 from training.run_page import PageWriter
-from training.run_record import RunFolder, RunRecord
+from training.run_record import Placement, RunFolder, RunRecord
 from training.stage_job import JobMaker, check_stage, needs_validation, view_of
 from training.supervise import Recovery, Watch, run_stage
 from training.train_config import RECIPES, TrainConfig
@@ -94,6 +94,7 @@ def plan(config: TrainConfig) -> RunPlan:
             **inputs,
             **base.lineage,
             "code": code_version(),
+            **({"recipe": config.recipe} if config.recipe else {}),
         },
         base_model=config.base_model,
         stages=config.run_stages,
@@ -226,8 +227,7 @@ def preview(config: TrainConfig) -> str:
         )
     for name in planned.record.stages:
         layout = config.layout(name, planned.base, links=links)
-        degrees = {key: value for key, value in layout if value not in (1, "none")}
-        lines.append(f"{name}: {config.demand(name).backend}, {layout.ranks} rank(s), {degrees}")
+        lines.append(f"{name}: {config.demand(name).backend}, {layout.label}")
         stage = planned.folder.stage(name)
         maker = JobMaker(config, planned.folder, stage, parent, planned.base, links)
         target = stage.root / "dry-run"
@@ -273,8 +273,26 @@ def _open(config: TrainConfig, planned: RunPlan) -> RunRecord:
         write_sources(folder, dataset, workspace.corpus, held)
         if links is not None:
             publish.write_text(folder.links, links.model_dump_json(indent=2) + "\n")
-        folder.write_record(planned.record)
-    return known or planned.record
+        known = planned.record.model_copy(update={"placement": _placement(config, planned, links)})
+        folder.write_record(known)
+    return known
+
+
+def _placement(config: TrainConfig, planned: RunPlan, links: Links | None) -> Placement:
+    return Placement(
+        launcher=config.launcher,
+        nodes=config.nodes,
+        processes_per_node=config.processes_per_node,
+        gpus_per_node=config.gpus_per_node,
+        gpu=config.parallelism.gpu if config.gpus_per_node else "",
+        layouts={
+            stage: config.layout(stage, planned.base, links=links)
+            for stage in planned.record.stages
+        },
+        checkpoint_every_steps=config.checkpoint_every_steps,
+        keep_checkpoints=config.keep_checkpoints,
+        node_mtbf_hours=config.node_mtbf_hours,
+    )
 
 
 def measured_links(config: TrainConfig) -> Links | None:
@@ -297,13 +315,15 @@ def held_links(folder: RunFolder) -> Links | None:
 
 def _register(config: TrainConfig, planned: RunPlan, manifest: Manifest) -> None:
     workspace = Workspace(config.workspace)
+    # As the run began: a command that finds it published may name another recipe or none.
+    record = planned.folder.read_record() or planned.record
     registry.register(
         workspace,
         config.name,
         run=planned.folder.name,
         path=planned.folder.final.relative_to(workspace.root).as_posix(),
         base_model=str(planned.base),
-        lineage={**planned.record.lineage, "run": manifest.key, "code": manifest.code_version},
+        lineage={**record.lineage, "run": manifest.key, "code": manifest.code_version},
     )
 
 

@@ -6,6 +6,7 @@ recipes (`RECIPES`). The settings of each stage are in `training.trainers.settin
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -37,6 +38,7 @@ from training.trainers.settings import (
 from workspace.config import StageConfig, setting
 from workspace.processor import multiplies_bf16
 
+_RECIPE_NOTE = re.compile(r"[^@]+@[0-9a-f]{16}")
 RECIPES = Path(__file__).with_name("recipes")
 
 
@@ -68,8 +70,8 @@ class TrainConfig(StageConfig):
     precision: ChosenPrecision = setting(
         "auto",
         position=6,
-        description="arithmetic; the weights are kept in fp32 either way. auto: bf16 on GPUs and "
-        "on processors that multiply in it, else fp32",
+        description="arithmetic; weights that are trained are kept in fp32 either way, frozen ones "
+        "in it. auto: bf16 on GPUs and on processors that multiply in it, else fp32",
     )
     stages: tuple[StageName, ...] = setting(
         ("sft", "rlvr"),
@@ -209,12 +211,26 @@ class TrainConfig(StageConfig):
         description="seconds without a word after which a rank counts as hanging",
         affects_output=False,
     )
+    recipe: str = setting(
+        "",
+        position=36,
+        description="recipe that the settings began with, NAME@HASH; --recipe notes it here",
+        affects_output=False,
+        flag=False,
+    )
     prices: PriceTable = setting(
         PriceTable(),
         position=34,
         description="what a device costs in an hour, for the account of the run",
         affects_output=False,
     )
+
+    @field_validator("recipe")
+    @classmethod
+    def _is_noted(cls, recipe: str) -> str:
+        if recipe and not _RECIPE_NOTE.fullmatch(recipe):
+            raise ValueError("only notes a recipe, as NAME@HASH: give --recipe to begin with one")
+        return recipe
 
     @field_validator("stages")
     @classmethod

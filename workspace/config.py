@@ -27,18 +27,21 @@ def setting(
     description: str,
     affects_output: bool = True,
     positional: bool = False,
+    flag: bool = True,
     **field: Any,
 ) -> Any:
     """A pydantic field with its place in forms and help texts.
 
     `affects_output=False` keeps it out of the fingerprint (workers, paths, verbosity);
-    `positional=True` makes it a positional argument on the command line. Bounds (`ge`, `le`,
+    `positional=True` makes it a positional argument on the command line, `flag=False` keeps it off
+    the command line: the program notes it there. Bounds (`ge`, `le`,
     `default_factory`, ...) pass through to `pydantic.Field`.
     """
     extra: dict[str, JsonValue] = {
         "position": position,
         "affects_output": affects_output,
         "positional": positional,
+        "flag": flag,
     }
     if "default_factory" in field:
         return Field(description=description, json_schema_extra=extra, **field)

@@ -3,7 +3,8 @@
     parser = FlagParser("python -m flows.ingest", IngestConfig, description, epilog)
     given = parser.parse(argv)          # Invocation(config, dry_run)
 
-A configuration with a folder of recipes also has `--recipe NAME|FILE`.
+A configuration with a folder of recipes also has `--recipe NAME|FILE`; its field `recipe`, where it
+has one, learns which recipe that was: `NAME@HASH`, `FILE@HASH`.
 
 Flags are the field names in kebab-case, nested settings are `--group.name`, a list is given by
 repeating its flag or with commas. The setting marked `positional` takes the bare arguments; when it
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import hashlib
 import json
 import types
 from collections.abc import Iterator, Sequence
@@ -158,6 +160,8 @@ class FlagParser(argparse.ArgumentParser, Generic[ConfigT]):
         if file:
             values = _merge(values, self._read_file(file))
             origin = file
+        if "recipe" in given and "recipe" in self._config.model_fields:
+            values["recipe"] = self._note_of(given["recipe"])
         from_flags: set[str] = set()
         for setting in self._settings:
             if setting.key in given and given[setting.key] != []:
@@ -189,6 +193,11 @@ class FlagParser(argparse.ArgumentParser, Generic[ConfigT]):
                 known = ", ".join(recipe_names(self._recipes))
                 raise UsageError(f"--recipe: {given!r} is no YAML file and none of: {known}")
         return path
+
+    def _note_of(self, given: str) -> str:
+        path = self._find_recipe(given)
+        name = given if Path(given) != path else path.name
+        return f"{name}@{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
 
     def _join_spellings(self, given: Values) -> None:
         """Take the bare argument and its flag for one."""
@@ -259,6 +268,8 @@ def _settings(model: type[BaseModel], prefix: tuple[str, ...] = ()) -> Iterator[
     nested: list[tuple[str, type[BaseModel]]] = []
     for name, field in fields:
         kind = _without_none(field.annotation)
+        if _extra(field).get("flag") is False:
+            continue
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             nested.append((name, kind))
         else:

@@ -48,7 +48,10 @@ class ModelVersion(BaseModel):
     run: str
     path: str = Field(description="folder with the Hugging Face files, relative to the workspace")
     base_model: str
-    lineage: dict[str, str] = Field(description="corpus, graph, dataset, recipe -> key or hash")
+    lineage: dict[str, str] = Field(
+        description="corpus, graph, dataset, run -> key; base_model -> content hash; code -> "
+        "version; recipe -> NAME@HASH, where the run began with one"
+    )
     scores: dict[str, Score] = Field(
         default_factory=dict, description="`<benchmark>/<metric>` -> its newest score"
     )

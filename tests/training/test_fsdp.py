@@ -15,7 +15,14 @@ import pytest
 from processes import is_running
 from safetensors.torch import load_file
 from small_disk import fill, mounted, remount
-from tiny_training import question, tiny_config, tiny_spec, weights_hash, write_dataset
+from tiny_training import (
+    flip_a_bit,
+    question,
+    tiny_config,
+    tiny_spec,
+    weights_hash,
+    write_dataset,
+)
 
 from benchmarks.training.resume import disturb
 from benchmarks.training.save_kill import kill_at_points
@@ -342,10 +349,7 @@ def test_a_checkpoint_with_changed_bytes_is_passed_over(
     attempt.kill()
     attempt.wait()
     *_, before, newest = checkpoints.complete_checkpoints(run.checkpoints)
-    file = newest.path / "__0_0.distcp"
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
+    flip_a_bit(newest.path / "__0_0.distcp")
     run.finish(1)
     assert run.audit().stretches[0] == ("1", 1, before.step)
     assert run.audit().faults == []

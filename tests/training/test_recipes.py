@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from training.train import RECIPES, TrainConfig
 from training.trainers.entry import rows_per_rank
 from training.trainers.grpo import completions_per_rank
 from workspace.config import read_yaml
+from workspace.errors import UserError
+from workspace.flags import FlagParser
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "training.md"
 PATHS = sorted(RECIPES.glob("*.yaml"))
@@ -51,6 +54,28 @@ def test_a_recipe_loads_and_its_ranks_can_share_a_step(path: Path) -> None:
         else:
             rows = getattr(config, stage).rows_per_step
             assert rows_per_rank(rows, f"{stage}.rows_per_step", ranks) >= 1
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_the_command_line_notes_the_recipe(path: Path, tmp_path: Path) -> None:
+    parser = FlagParser("train", TrainConfig, "", "", recipes=RECIPES)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    named = parser.parse(["--workspace", "w", "--recipe", path.stem]).config
+    assert named.recipe == f"{path.stem}@{digest}"
+    assert named.fingerprint() == load(path).fingerprint(), "the same run as without the note"
+    own = tmp_path / "own.yaml"
+    own.write_bytes(path.read_bytes())
+    assert parser.parse(["--workspace", "w", "--recipe", str(own)]).config == named.model_copy(
+        update={"recipe": f"own.yaml@{digest}"}
+    )
+
+
+def test_without_a_recipe_none_is_noted_and_none_can_be_claimed() -> None:
+    parser = FlagParser("train", TrainConfig, "", "", recipes=RECIPES)
+    assert parser.parse(["--workspace", "w"]).config.recipe == ""
+    assert "NAME@HASH" not in parser.format_help()
+    with pytest.raises(UserError, match="give --recipe"):
+        TrainConfig.parse({"workspace": "w", "recipe": "smollm2_cpu"}, origin="c.yaml")
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)

@@ -100,6 +100,8 @@ class WrittenRun:
                     "reward/verilog_sim": 0.1 + 0.4 * done,
                     "no_verdict_rate": 0.02,
                     "gate_reject_rate": 0.01 if step % 9 else 0.1,
+                    "gate_reject/exact": 0.0,
+                    "gate_reject/verilog_sim": 0.02 if step % 9 else 0.2,
                     "frac_reward_zero_std": 0.5 - 0.3 * done,
                 }
             figures = StepMetrics(
@@ -236,6 +238,17 @@ def test_marks_of_restarts_and_saves(run: WrittenRun) -> None:
     assert "Model FLOPs utilisation" not in titles, "there is none on CPUs"
     loss = next(chart for chart in curves["charts"] if chart["title"] == "Loss")
     assert [series["name"] for series in loss["series"]] == ["training", "unseen rows"]
+
+
+def test_cheats_are_shown_by_kind_of_verifier(run: WrittenRun) -> None:
+    charts = {c["title"]: c for c in curves_of(read_history(run.folder.root / "rlvr"))["charts"]}
+    chart = charts["Refused as cheats, by verifier"]
+    assert chart["unit"] == "%"
+    highest = {series["name"]: max(series["high"]) for series in chart["series"]}
+    assert highest == {"exact": 0.0, "verilog_sim": 20.0}
+    assert "refused as cheats" in {
+        series["name"] for series in charts["Answers that teach nothing"]["series"]
+    }
 
 
 def test_a_hundred_thousand_steps_keep_their_spike() -> None:

@@ -18,12 +18,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tiny_training import question, tiny_config, weights_hash, write_dataset
+from tiny_training import flip_a_bit, question, tiny_config, weights_hash, write_dataset
 
 from benchmarks.training.tiny_model import write_tiny_model
+from training import checkpoints
 from training.failure_texts import TrainingStoppedError
 from training.goodput import Bucket, account_run
 from training.goodput.buckets import MICROSECONDS
+from training.ledger import audit
 from training.metrics import read_metrics
 from training.progress import TrainProgress
 from training.train import TrainConfig, plan, preview, train
@@ -36,6 +38,7 @@ from workspace.paths import Workspace
 from workspace.stage import StageResult
 
 STEPS = 120
+RECIPE = "tiny_cpu@0123456789abcdef"
 ROWS = [question(number) for number in range(64)]
 
 
@@ -63,6 +66,7 @@ def trained(
         dpo=DpoSettings(max_steps=2, rows_per_step=8),
         rlvr=RlvrSettings(steps=2, max_new_tokens=8),
         evaluation=EvaluationSettings(every_steps=60, max_rows=8),
+        recipe=RECIPE,
     )
     return config, train(config, observe=seen.append), seen
 
@@ -85,6 +89,31 @@ def test_a_run_ends_in_a_published_and_registered_model(
     assert {progress.stage for progress in seen} == {"sft", "dpo", "rlvr"}
     assert {result.manifest.notes[name]["ended_by"] for name in config.stages} == {"budget"}
     assert not list(result.directory.parent.glob("*/checkpoints")), "not needed any more"
+
+
+def test_a_run_says_from_which_recipe_and_where_it_began(
+    trained: tuple[TrainConfig, StageResult, list[TrainProgress]],
+) -> None:
+    """In its record, its card and the registry; its key depends on neither."""
+    config, result, _ = trained
+    record = plan(config).folder.read_record()
+    assert record is not None and record.placement is not None
+    assert record.lineage["recipe"] == RECIPE
+    assert (record.placement.nodes, record.placement.checkpoint_every_steps) == (1, 10)
+    assert {stage: layout.ranks for stage, layout in record.placement.layouts.items()} == {
+        "sft": 1, "dpo": 1, "rlvr": 1,
+    }  # fmt: skip
+    card = (result.directory / "README.md").read_text()
+    for line in (
+        f"| recipe | `{RECIPE}` |", "| nodes | 1 |", "| layout of sft | 1 rank |",
+        "| checkpoints | every 10 steps, the newest 2 kept |",
+    ):  # fmt: skip
+        assert line in card, line
+    [version] = registry.versions(Workspace(config.workspace), "dsm")
+    assert version.lineage["recipe"] == RECIPE
+    elsewhere = {"recipe": "", "processes_per_node": 2, "checkpoint_every_steps": 7}
+    other = plan(config.model_copy(update=elsewhere))
+    assert other.record.key == record.key and "recipe" not in other.record.lineage
 
 
 def test_a_run_may_start_from_a_registered_model(
@@ -160,6 +189,8 @@ def test_a_published_run_is_skipped(
     config, result, _ = trained
     again = train(config, observe=lambda progress: pytest.fail("no job is needed"))
     assert again.skipped and again.manifest == result.manifest
+    for recipe in ("", "other@fedcba9876543210"):
+        assert train(config.model_copy(update={"recipe": recipe})).skipped
     assert len(registry.versions(Workspace(config.workspace), "dsm")) == 1
 
 
@@ -228,6 +259,27 @@ def test_stop_on_request_and_go_on_with_other_ranks(
     assert [step.loss for step in steps] == pytest.approx(
         [step.loss for step in expected], rel=0.02
     )
+
+
+def test_ranks_pass_over_a_changed_checkpoint_together(base: Path, tmp_path: Path) -> None:
+    config = tiny_config(
+        new_workspace(tmp_path), base, steps=STEPS, processes_per_node=2, checkpoint_every_steps=2
+    )
+    reached: list[int] = []
+
+    def observe(progress: TrainProgress) -> None:
+        reached.append(progress.step)
+
+    with pytest.raises(TrainingStoppedError, match="same command goes on"):
+        train(config, observe=observe, should_stop=lambda: bool(reached) and reached[-1] > 3)
+    stage = plan(config).folder.stage("sft")
+    before, newest = checkpoints.complete_checkpoints(stage.checkpoints)
+    assert {"rng_state_0.pth", "rng_state_1.pth"} < set(newest.manifest()["sha256"])
+    flip_a_bit(newest.path / "rng_state_1.pth")
+    train(config)
+    found = audit(stage.root)
+    assert found.stretches == [("1", 1, before.step), ("2", before.step + 1, STEPS)]
+    assert found.faults == []
 
 
 def test_rows_that_nobody_can_train_on_are_the_users_fault(base: Path, tmp_path: Path) -> None:

@@ -10,14 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tiny_training import StopAfter, question, tiny_spec, weights_hash
+import torch
+from tiny_training import StopAfter, flip_a_bit, question, tiny_spec, weights_hash
 
 from benchmarks.training.tiny_model import write_tiny_model
-from training.checkpoints import newest_complete
+from training.checkpoints import COMPLETE_NAME, complete_checkpoints, newest_complete
+from training.ledger import audit
 from training.metrics import read_metrics, seconds_spent
 from training.phases import read_phases
 from training.trainers import dpo, grpo, sft
-from training.trainers.model_io import load_tokenizer
+from training.trainers.model_io import load_model, load_tokenizer
 from training.trainers.settings import (
     AdapterSettings,
     DpoSettings,
@@ -96,6 +98,41 @@ def test_a_stopped_stage_goes_on_as_if_it_had_not_been(
     assert weights_hash(whole.model_dir) != weights_hash(base), "nothing was trained"
 
 
+@pytest.mark.parametrize(
+    ("stage", "settings"), [CASES[0], CASES[3], CASES[4]], ids=["sft", "dpo-lora", "rlvr"]
+)
+def test_a_checkpoint_with_changed_bytes_is_passed_over(
+    base: Path,
+    tuned: Path,
+    tmp_path: Path,
+    stage: StageName,
+    settings: dict[str, Any],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """One bit, in a file of the right size: the checkpoint before is gone on from."""
+    base = tuned if stage == "rlvr" else base
+    settings = {**settings, "checkpoint_every_steps": 2}
+    whole = tiny_spec(tmp_path / "whole", base, stage, **settings)
+    run(whole)
+    spec = tiny_spec(tmp_path / "damaged", base, stage, **settings)
+    assert TRAIN[stage](spec, StopAfter(spec.attempt_dir, 5)) is None
+    before, newest = complete_checkpoints(spec.checkpoints)
+    assert (before.step, newest.step) == (4, 5)
+    about = newest.manifest()
+    files = {path.name for path in newest.path.iterdir()} - {COMPLETE_NAME}
+    assert set(about["sha256"]) == files and "optimizer.pt" in files
+    assert about["cursor"] == 5 * spec.rows_per_step
+    assert about["threads"] == torch.get_num_threads() and about["torch"] == torch.__version__
+
+    flip_a_bit(newest.path / "optimizer.pt")
+    run(tiny_spec(tmp_path / "damaged", base, stage, attempt=2, **settings))
+    assert "is damaged (optimizer.pt)" in capfd.readouterr().out
+    found = audit(spec.stage_dir)
+    assert [stretch[1:] for stretch in found.stretches] == [(1, 4), (5, STEPS[stage])]
+    assert (found.faults, found.retrained_steps) == ([], 1)
+    assert weights_hash(spec.model_dir) == weights_hash(whole.model_dir)
+
+
 def steps_of(spec: TrainSpec) -> list[tuple[int, float, float, int]]:
     """Step, loss, learning rate and tokens of every step that the weights went through."""
     root = spec.stage_dir.parent / f"run-{spec.stage_dir.name}"
@@ -149,6 +186,21 @@ def test_merged_adapters_compute_what_was_trained(base: Path, tmp_path: Path) ->
     assert after["model.embed_tokens.weight"].equal(before["model.embed_tokens.weight"])
     sizes = [path.stat().st_size for path in (spec.stage_dir / "adapter").glob("*.safetensors")]
     assert sum(sizes) < (base / "model.safetensors").stat().st_size / 2
+
+
+@pytest.mark.parametrize(
+    ("adapter", "precision", "dtype"),
+    [
+        (AdapterSettings(), "bf16", torch.float32),
+        (LORA, "bf16", torch.bfloat16),
+        (LORA, "fp32", torch.float32),
+    ],
+)
+def test_weights_that_are_trained_are_fp32_and_frozen_ones_as_they_are_computed_with(
+    base: Path, tmp_path: Path, adapter: AdapterSettings, precision: str, dtype: torch.dtype
+) -> None:
+    spec = tiny_spec(tmp_path, base, "sft", sft=SFT, adapter=adapter, precision=precision)
+    assert {weights.dtype for weights in load_model(spec).parameters()} == {dtype}
 
 
 def test_adapters_go_where_they_are_told(base: Path, tmp_path: Path) -> None:

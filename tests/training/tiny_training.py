@@ -115,5 +115,12 @@ class StopAfter(StopRequest):
         return self._steps <= 0
 
 
+def flip_a_bit(path: Path) -> None:
+    """In the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
 def weights_hash(model: Path) -> str:
     return hashlib.sha256((model / "model.safetensors").read_bytes()).hexdigest()

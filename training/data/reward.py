@@ -60,9 +60,9 @@ class VerifiedReward:
     """`dsm_reward` for our trainer: it also says what the verdicts were.
 
     Metrics of a step: `no_verdict_rate`; `gate_reject_rate`, answers that were refused unread for
-    trying to cheat; for each kind of verifier `reward/<kind>`, `no_verdict/<kind>` and
-    `zero_variance/<kind>`, the share of its groups whose answers were all rewarded alike, which
-    teach nothing.
+    trying to cheat; for each kind of verifier `reward/<kind>`, `no_verdict/<kind>`,
+    `gate_reject/<kind>` and `zero_variance/<kind>`, the share of its groups whose answers were all
+    rewarded alike, which teach nothing.
     """
 
     __name__ = "verified_reward"  # TRL's metrics are called by it
@@ -102,18 +102,23 @@ def verdict_metrics(
     """What `VerifiedReward` logs; groups are consecutive, each of one kind."""
     found = {
         "no_verdict_rate": _share([v.score is None for v in verdicts]),
-        "gate_reject_rate": _share([v.outcome.startswith("rejected:") for v in verdicts]),
+        "gate_reject_rate": _share([_is_cheat(v) for v in verdicts]),
     }
     for kind in sorted(set(kinds)):
         own = [verdict for of, verdict in zip(kinds, verdicts, strict=True) if of == kind]
         scores = [verdict.score for verdict in own if verdict.score is not None]
         found[f"no_verdict/{kind}"] = _share([v.score is None for v in own])
+        found[f"gate_reject/{kind}"] = _share([_is_cheat(v) for v in own])
         if scores:
             found[f"reward/{kind}"] = sum(scores) / len(scores)
         groups = [own[at : at + group] for at in range(0, len(own), group)]
         alike = [len({v.score for v in one if v.score is not None}) <= 1 for one in groups]
         found[f"zero_variance/{kind}"] = _share(alike)
     return found
+
+
+def _is_cheat(verdict: Verdict) -> bool:
+    return verdict.outcome.startswith("rejected:")
 
 
 def _share(flags: Sequence[bool]) -> float:

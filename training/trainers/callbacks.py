@@ -184,6 +184,7 @@ def _saving(spec: TrainSpec, progress: Progress) -> Any:
                     attempt=spec.attempt,
                     world_size=args.world_size,
                     attempts=spec.attempt_dir.parent,
+                    about=_about(spec, state.global_step),
                 )
                 checkpoints.prune(
                     spec.checkpoints, keep=spec.keep_checkpoints, attempt=spec.attempt
@@ -307,6 +308,21 @@ def _metrics(spec: TrainSpec, progress: Progress, memory: MemoryWatch, epochs: f
             metrics.append(spec.attempt_dir / metrics.METRICS_NAME, step)
 
     return WriteMetrics()
+
+
+def _about(spec: TrainSpec, step: int) -> dict[str, Any]:
+    """What a checkpoint's manifest says of the samples and of what may change the last bits."""
+    import torch
+
+    return {
+        "format": "trl",
+        "stage": spec.stage,
+        "seed": spec.seed,
+        "rows_per_step": spec.rows_per_step,
+        "cursor": step * spec.rows_per_step,
+        "threads": torch.get_num_threads(),
+        "torch": str(torch.__version__),
+    }
 
 
 def _free_memory(spec: TrainSpec) -> Any:

@@ -60,7 +60,7 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
     )
     run = plan_run(spec, stop, spec.dpo, [pair.length for pair in learned])
     trainer = make_trainer(spec, tokenizer, learned, held, run)
-    trainer.train(resume_from_checkpoint=run.resumed)
+    entry.run_trainer(spec, trainer, run.fed)
     return entry.finish(
         spec,
         run.callbacks.progress,

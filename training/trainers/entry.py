@@ -17,11 +17,15 @@ from typing import Any
 from training import checkpoints, phases
 from training.cluster.heartbeat import of_this_rank
 from training.cluster.job import EXIT_DONE, EXIT_NEVER_AGAIN, EXIT_RESUME
-from training.trainers.callbacks import Progress, rank, wait_for_all_ranks
+from training.ledger import Origin
+from training.trainers.callbacks import Progress, wait_for_all_ranks
 from training.trainers.model_io import BEST_NAME, trained_model
+from training.trainers.ranks import joined
 from training.trainers.reporting import prepare_reporters
+from training.trainers.resuming import newest_intact
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
+from training.trainers.trl_ledger import Fed
 from workspace import disk_faults, publish
 from workspace.errors import UserError
 
@@ -58,15 +62,11 @@ def _refuse(spec: TrainSpec, error: UserError) -> int:
     return EXIT_NEVER_AGAIN
 
 
-def resume_path(spec: TrainSpec) -> str | None:
-    """The newest complete checkpoint for `Trainer.train(resume_from_checkpoint=...)`.
-
-    Rank 0 also removes what broken saves left, before they fill the disk.
-    """
-    if rank() == 0:
-        checkpoints.prune(spec.checkpoints, keep=spec.keep_checkpoints, attempt=spec.attempt)
-    newest = checkpoints.newest_complete(spec.checkpoints)
-    return str(newest.path) if newest else None
+def run_trainer(spec: TrainSpec, trainer: Any, fed: Fed) -> None:
+    """Let a Hugging Face trainer train from the newest intact checkpoint. Call on every rank."""
+    found = newest_intact(spec, joined())
+    fed.resumed_from = Origin(found.writer, found.step) if found else None
+    trainer.train(resume_from_checkpoint=str(found.path) if found else None)
 
 
 def publish_model(spec: TrainSpec, model: Any, tokenizer: Any, outcome: StageOutcome) -> None:

@@ -263,7 +263,6 @@ class Run:
         about = {
             **self.origin_of_samples(),
             "cursor": step * self.schedule.rows_per_step,
-            "metrics_lines": step - self.done,
             "eval_losses": list(self.eval_losses),  # a save may be written later
             "threads": torch.get_num_threads(),
             "torch": str(torch.__version__),

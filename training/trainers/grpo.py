@@ -52,7 +52,7 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
     callbacks = make_callbacks(spec, stop, epochs=wanted / len(prompts.rows))
     pool = VerdictPool(default_workers(), spec.rlvr.verifier_timeout_s)
     rows = [prompts.rows[row] for row in order]
-    fed, resumed = Fed(), entry.resume_path(spec)
+    fed = Fed()
     callbacks.callbacks.insert(
         0,
         ledger_callback(
@@ -61,12 +61,11 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
             order,
             rows_per_step=spec.rlvr.prompts_per_step,
             samples=len(prompts.rows),
-            resumed=resumed,
         ),
     )
     trainer = make_trainer(spec, tokenizer, rows, callbacks, make_reward(spec, pool), fed)
     try:
-        trainer.train(resume_from_checkpoint=resumed)
+        entry.run_trainer(spec, trainer, fed)
         return entry.finish(
             spec,
             callbacks.progress,

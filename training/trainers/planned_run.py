@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from training.trainers import entry
 from training.trainers.callbacks import Callbacks, make_callbacks
 from training.trainers.sample_order import StepPlan, plan_steps
 from training.trainers.settings import DpoSettings, SftSettings
@@ -15,12 +14,11 @@ from training.trainers.trl_ledger import Fed, ledger_callback
 
 
 class PlannedRun(NamedTuple):
-    """`fed` learns which rows reach the model. `resumed`: the checkpoint that it goes on from."""
+    """`fed` learns which rows reach the model."""
 
     plan: StepPlan
     callbacks: Callbacks
     fed: Fed
-    resumed: str | None
 
 
 def plan_run(
@@ -35,14 +33,13 @@ def plan_run(
         seed=spec.seed,
     ).at_most(settings.max_steps)
     callbacks = make_callbacks(spec, stop, epochs=plan.epochs)
-    fed, resumed = Fed(), entry.resume_path(spec)
+    fed = Fed()
     ledger = ledger_callback(
         spec,
         fed,
         plan.order,
         rows_per_step=settings.rows_per_step,
         samples=len(lengths),
-        resumed=resumed,
     )
     callbacks.callbacks.insert(0, ledger)
-    return PlannedRun(plan, callbacks, fed, resumed)
+    return PlannedRun(plan, callbacks, fed)

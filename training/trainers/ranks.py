@@ -1,7 +1,8 @@
 """This process among the ranks of its job, and agreement between them.
 
 `start` reads what torchrun or the node agent put into the environment; a single process needs
-neither. Imports torch; call it inside a trainer process.
+neither. `joined` is for a trainer that has made its group itself. Imports torch; call it inside a
+trainer process.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Ranks:
         """Everybody's value, in order of rank."""
         import torch.distributed as dist
 
+        if self.world_size == 1:
+            return [value]
         gathered: list[Any] = [None] * self.world_size
         dist.all_gather_object(gathered, value, group=self.talk)
         return gathered
@@ -69,6 +72,21 @@ def start(*, use_gpu: bool) -> Ranks:
     dist.init_process_group("cpu:gloo,cuda:nccl" if use_gpu else "gloo", **alone)
     # One rank may prepare data for hours; a dead one is noticed by its closed connection.
     return Ranks(rank, world_size, device, dist.new_group(backend="gloo", timeout=_PATIENCE))
+
+
+def joined() -> Ranks:
+    """This process in the group that a trainer has made; alone where there is none.
+
+    All ranks must call it. Its tensors, if any, are on the CPU.
+    """
+    import torch
+    import torch.distributed as dist
+
+    cpu = torch.device("cpu")
+    if not (dist.is_available() and dist.is_initialized()):
+        return Ranks(0, 1, cpu, None)
+    talk = dist.new_group(backend="gloo", timeout=_PATIENCE)
+    return Ranks(dist.get_rank(), dist.get_world_size(), cpu, talk)
 
 
 def make_deterministic(*, use_gpu: bool) -> None:

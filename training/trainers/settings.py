@@ -323,7 +323,8 @@ class ParallelismSettings(StageConfig):
         position=7,
         ge=0,
         le=3,
-        description="what dp_shard divides: optimizer states (1), gradients (2), weights (3)",
+        description="what dp_shard divides: optimizer states (1), gradients too (2), weights too "
+        "(3); the fsdp backend and torchtitan train 1 as 2",
     )
     micro_batch: int = setting(1, position=8, ge=1, description="sequences of one forward pass")
     activation_checkpointing: Checkpointing = setting(
@@ -381,6 +382,12 @@ class ParallelLayout(StageConfig):
     @property
     def ranks(self) -> int:
         return self.dp_shard * self.dp_replicate * self.tp * self.pp * self.cp
+
+    @property
+    def label(self) -> str:
+        """For people: `1 rank`, or `8 ranks: dp_shard 4, dp_replicate 2, zero 3`."""
+        told = ", ".join(f"{name} {value}" for name, value in self if value not in (1, "none"))
+        return f"{self.ranks} ranks: {told}" if self.ranks > 1 else "1 rank"
 
     @property
     def is_data_parallel(self) -> bool:

@@ -21,17 +21,17 @@ from training.trainers.planned_run import PlannedRun, plan_run
 from training.trainers.rows import TokenRow, TokenRows, read_view, tokenize_rows, with_evaluation
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
-from training.trainers.trl_ledger import with_places
+from training.trainers.trl_ledger import Fed, with_places
 from workspace.errors import UserError
 
 
 class Prepared(NamedTuple):
-    """A trainer before its first step. `resumed`: the checkpoint that it goes on from."""
+    """A trainer before its first step. `fed` learns which rows reach the model."""
 
     trainer: Any
     tokenizer: Any
     progress: Progress
-    resumed: str | None
+    fed: Fed
     rows: int
     rejects: dict[str, int]
 
@@ -39,7 +39,7 @@ class Prepared(NamedTuple):
 def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
     """Train to the end, or return None with a checkpoint written when a stop was asked for."""
     ready = prepare(spec, stop)
-    ready.trainer.train(resume_from_checkpoint=ready.resumed)
+    entry.run_trainer(spec, ready.trainer, ready.fed)
     return entry.finish(
         spec,
         ready.progress,
@@ -61,7 +61,7 @@ def prepare(spec: TrainSpec, stop: StopRequest) -> Prepared:
     run = plan_run(spec, stop, spec.sft, [len(row.input_ids) for row in learned])
     trainer = make_trainer(spec, tokenizer, learned, held, run)
     return Prepared(
-        trainer, tokenizer, run.callbacks.progress, run.resumed, len(learned), tokens.rejects
+        trainer, tokenizer, run.callbacks.progress, run.fed, len(learned), tokens.rejects
     )
 
 

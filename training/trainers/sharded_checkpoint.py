@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from training import checkpoints
 from training.ledger import Ledger
 from training.trainers.ranks import Ranks
+from training.trainers.resuming import newest_intact
 from training.trainers.spec import TrainSpec
 from workspace import disk_faults, publish
 from workspace.errors import UserError
@@ -178,35 +179,19 @@ def resume(
 ) -> checkpoints.Checkpoint | None:
     """Load the newest complete checkpoint that is intact; None when there is none.
 
-    Rank 0 first removes what broken saves left. A checkpoint whose content changed on the disk is
-    set aside, and the one before is taken. Raises `UserError` when its manifest differs from
-    `origin`: the samples are others now.
+    Raises `UserError` when its manifest differs from `origin`: the samples are others now.
     """
-    while (found := ranks.on_first(lambda: _newest(spec, origin))) is not None:
-        damaged = _damaged(found, ranks)
-        if not damaged:
-            _load(found, spec, ranks, trained)
-            return found
-        if ranks.is_first:
-            print(f"{found.path} is damaged ({', '.join(damaged)}): set aside", flush=True)
-            checkpoints.set_aside(found)
-    return None
-
-
-def _damaged(found: checkpoints.Checkpoint, ranks: Ranks) -> list[str]:
-    """Files whose content changed since they were written; each rank reads some of them."""
-    names = sorted(found.manifest()["sha256"])[ranks.rank :: ranks.world_size]
-    parts = ranks.together(lambda: checkpoints.damaged_files(found, names))
-    return [name for part in parts for name in part]
-
-
-def _newest(spec: TrainSpec, origin: Mapping[str, Any]) -> checkpoints.Checkpoint | None:
-    checkpoints.prune(spec.checkpoints, keep=spec.keep_checkpoints, attempt=spec.attempt)
-    found = checkpoints.newest_complete(spec.checkpoints)
-    if found is None:
-        return None
-    manifest = found.manifest()
     expected = {"format": FORMAT, **origin}
+    found = newest_intact(spec, ranks, lambda one: _require_origin(one, spec, expected))
+    if found is not None:
+        _load(found, spec, ranks, trained)
+    return found
+
+
+def _require_origin(
+    found: checkpoints.Checkpoint, spec: TrainSpec, expected: Mapping[str, Any]
+) -> None:
+    manifest = found.manifest()
     changed = [name for name, value in expected.items() if manifest.get(name) != value]
     if changed:
         raise UserError(
@@ -214,7 +199,6 @@ def _newest(spec: TrainSpec, origin: Mapping[str, Any]) -> checkpoints.Checkpoin
             f"({', '.join(changed)} changed): set them back, or remove {spec.checkpoints} to begin "
             "the stage again"
         )
-    return found
 
 
 def _load(found: checkpoints.Checkpoint, spec: TrainSpec, ranks: Ranks, trained: Trained) -> None:

@@ -68,7 +68,8 @@ def shard(model: Any, spec: TrainSpec, ranks: Ranks) -> None:
         fully_shard,
         mesh=_mesh(spec.layout, ranks),
         mp_policy=policy,
-        # ZeRO-2 keeps the weights gathered between forward and backward.
+        # ZeRO-2 keeps the weights gathered between forward and backward; FSDP2 has no ZeRO-1, since
+        # it never leaves gradients whole.
         reshard_after_forward=spec.layout.zero >= 3,
     )
     for module in [*blocks(model), model]:

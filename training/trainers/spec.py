@@ -65,6 +65,14 @@ class TrainSpec(BaseModel):
         return self.settings.backend
 
     @property
+    def rows_per_step(self) -> int:
+        """Samples that an optimizer step takes from their order: of rlvr, prompts."""
+        settings = self.settings
+        if isinstance(settings, RlvrSettings):
+            return settings.prompts_per_step
+        return settings.rows_per_step
+
+    @property
     def micro_batch(self) -> int:
         """Sequences in one forward pass of one rank, for a trainer that counts in sequences."""
         return getattr(self.settings, "micro_batch", 0) or self.layout.micro_batch

@@ -9,7 +9,6 @@ what was planned.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from training.checkpoints import writer_folder
@@ -20,10 +19,11 @@ PLACE = "place"  # column of the data set, and key of a batch
 
 
 class Fed:
-    """Places of the order that this rank has fed to the model in the current step."""
+    """What this rank feeds to the model, for its ledger."""
 
     def __init__(self) -> None:
-        self.places: list[int] = []
+        self.places: list[int] = []  # of the order, in the current step
+        self.resumed_from: Origin | None = None  # known when training begins
 
     def note(self, inputs: dict[str, Any]) -> None:
         """Take the places out of a batch."""
@@ -61,11 +61,10 @@ def ledger_callback(
     *,
     rows_per_step: int,
     samples: int,
-    resumed: str | None,
 ) -> Any:
     """Writes the ledger. It must come before the callback that completes checkpoints.
 
-    `order`: the sample at each place; `resumed`: the checkpoint that training goes on from.
+    `order`: the sample at each place.
     """
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -73,13 +72,12 @@ def ledger_callback(
         def on_train_begin(
             self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
         ) -> None:
-            origin = Path(resumed).parent.name if resumed else ""
             self._ledger = Ledger(
                 spec.attempt_dir,
                 writer_folder(spec.checkpoints, spec.attempt).name,
                 rank=args.process_index,
                 world_size=args.world_size,
-                resumed_from=Origin(origin, state.global_step) if resumed else None,
+                resumed_from=fed.resumed_from,
                 samples=samples,
                 rows_per_step=rows_per_step,
             )

@@ -79,9 +79,11 @@ def test_metrics_by_kind_of_verifier() -> None:
         "gate_reject_rate": 1 / 6,
         "reward/exact": 0.25,
         "no_verdict/exact": 0.0,
+        "gate_reject/exact": 0.0,
         "zero_variance/exact": 0.5,
         "reward/verilog_sim": 0.0,
         "no_verdict/verilog_sim": 0.5,
+        "gate_reject/verilog_sim": 0.5,
         "zero_variance/verilog_sim": 1.0,
     }
 
