@@ -89,6 +89,26 @@ def write_json(target: Path, value: Any) -> None:
     write_text(target, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
 
+def append(target: Path, data: bytes, *, durable: bool = False) -> None:
+    """Add `data` (whole lines) to a file, or nothing: one writer.
+
+    What a full disk took of it is cut off again, or the next line would join it. A kill may still
+    leave a part at the end. `durable`: it is on the disk when this returns.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    before = target.stat().st_size if target.exists() else None
+    try:
+        with naming(target), target.open("ab") as stream:
+            stream.write(data)
+            stream.flush()
+            if durable:
+                os.fsync(stream.fileno())
+    except BaseException:
+        if target.exists():
+            os.truncate(target, before or 0)
+        raise
+
+
 def fsync(path: Path) -> None:
     """Flush a file's data, or a folder's entries, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)

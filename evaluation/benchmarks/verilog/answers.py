@@ -122,9 +122,7 @@ class Verdicts:
         """Append. A kill of this process loses nothing; `finish` makes it durable."""
         added = list(lines)
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with publish.naming(self.path), self.path.open("ab") as stream:
-                stream.write("".join(map(_text, added)).encode())
+            publish.append(self.path, "".join(map(_text, added)).encode())
         self.known.update({(line.task_id, line.sample): line for line in added})
 
     def finish(self, lines: Iterable[VerdictLine]) -> None:
