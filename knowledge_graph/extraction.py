@@ -36,6 +36,7 @@ from knowledge_graph.extractors.rtl import extract_module
 from knowledge_graph.extractors.tables import extract_table
 from workspace.errors import TransientError
 from workspace.manifest import Manifest
+from workspace.pool_child import end_with_parent
 from workspace.shards import Row, manifest_files, write_table
 
 PROSE_CATEGORIES: Final = frozenset(
@@ -205,7 +206,8 @@ def _map_prose(
             yield extract_prose(batch, extractors)
         return
     context = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(min(workers, len(batches)), mp_context=context) as pool:
+    workers = min(workers, len(batches))
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent) as pool:
         try:
             yield from pool.map(extract_prose, batches, [extractors] * len(batches))
         except BrokenProcessPool as error:

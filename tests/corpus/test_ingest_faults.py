@@ -1,19 +1,13 @@
-"""Hostile documents and killed runs: the damage stays where it arose."""
+"""Hostile documents and dying parsers: the damage stays where it arose."""
 
 from __future__ import annotations
 
-import os
-import random
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from corpus_samples import manual_pdf, text_pdf
+from corpus_samples import text_pdf
 from ingest_runs import reasons, rows, run_ingest, tables
-from processes import ends_soon
 
 from corpus import worker_pool
 
@@ -96,52 +90,6 @@ def test_workers_that_cannot_start_stop_the_run(
     (tmp_path / "a.txt").write_text("words")
     with pytest.raises(worker_pool.WorkerStartError, match="code 9"):
         run_ingest(tmp_path / "w", tmp_path / "a.txt")
-
-
-def start_ingest(workspace: Path, folder: Path) -> subprocess.Popen[bytes]:
-    program = (
-        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); "
-        "from ingest_runs import run_ingest; "
-        "run_ingest(Path(sys.argv[2]), Path(sys.argv[3]), workers=2)"
-    )
-    arguments = [sys.executable, "-c", program, str(HERE), str(workspace), str(folder)]
-    return subprocess.Popen(arguments, start_new_session=True)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("docs")
-    manual_pdf(path / "manual.pdf", 20)
-    text_pdf(path / "text.pdf", [f"Page {n} of the second document." for n in range(20)])
-    for n in range(3):
-        (path / f"note{n}.txt").write_text(f"Note {n} is about the interrupt controller.\n")
-    return path
-
-
-@pytest.fixture(scope="module")
-def undisturbed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    workspace = tmp_path_factory.mktemp("undisturbed")
-    run_ingest(workspace, folder)
-    return workspace
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_killed_run_goes_on_and_ends_the_same(
-    folder: Path, undisturbed: Path, tmp_path: Path, seed: int
-) -> None:
-    work = tmp_path / "corpus/.work"
-    process = start_ingest(tmp_path, folder)
-    # From before the first page to after the last document, as chance will have it.
-    pages = random.Random(seed).randrange(0, 40)
-    while process.poll() is None and len(list(work.glob("spool-*/*/p*.json"))) < pages:
-        time.sleep(0.05)
-    children = worker_pool._descendants(process.pid)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert all(ends_soon(pid) for pid in children), "parsers outlived their parent"
-    run_ingest(tmp_path, folder)
-    assert tables(tmp_path) == tables(undisturbed)
-    assert not work.exists()
 
 
 @pytest.mark.usefixtures("faulty_worker")

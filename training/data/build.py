@@ -53,6 +53,7 @@ from workspace.manifest import (
     write_manifest,
 )
 from workspace.paths import Workspace
+from workspace.pool_child import end_with_parent
 from workspace.publish import atomic_directory, sweep_temporary, write_text
 from workspace.shards import Row, iterate_rows, remove_unlisted, write_table
 from workspace.stage import Shard, ShardReport, StagePlan
@@ -174,7 +175,7 @@ def _map_documents(
     # from imports the generators once.
     context = get_context("forkserver")
     context.set_forkserver_preload(["training.data.generation"])
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent) as pool:
         yield from pool.map(_of_document, work)
 
 
