@@ -75,6 +75,8 @@ class Report:
     short: bool = False
     notes: list[str] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
+    commit: str = ""  # and date, of figures that an earlier run left on disk; else those of now
+    date: str = ""
 
     def add(
         self,
@@ -114,8 +116,8 @@ class Report:
             "figures": figures,
             "notes": self.notes,
             "machine": f"{os.cpu_count()} x {_cpu_model()}, {platform.system()}",
-            "commit": code_version(),
-            "date": now(),
+            "commit": self.commit or code_version(),
+            "date": self.date or now(),
         }
 
 

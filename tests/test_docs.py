@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -44,3 +45,27 @@ def test_every_place_in_a_workspace_is_listed() -> None:
     for place in places:
         for part in place.relative_to("W").parts:
             assert part in tree, f"{place} is not in docs/architecture.md"
+
+
+def test_the_readme_tells_the_demo_as_it_was_measured() -> None:
+    """Its *Measured* rows against the file that `benchmarks.demo` wrote."""
+    text = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    measured = text.partition("\n## Measured\n")[2].partition("\n## ")[0]
+    kept = json.loads((DOCS.parent / "benchmarks/results/demo_run.json").read_text())
+    figures = {figure["name"]: figure for figure in kept["figures"]}
+    for difference in [name for name in figures if name.endswith(": difference")]:
+        if difference.startswith("Domain QA, closed book, mentions"):
+            continue  # the same as its accuracy
+        metric = difference.removesuffix(": difference")
+        before, after = (
+            figures[f"{metric}: {model}"]["value"] for model in ("dsm:1 base", "dsm:1")
+        )
+        interval = re.match(r"points \[(\S+), (\S+)\]", figures[difference]["unit"])
+        assert interval is not None
+        low, high = interval.groups()
+        said = rf"{before:.1f} % → {after:.1f} %, (?:paired difference )?\{low} to \{high} points"
+        assert re.search(said, measured), metric
+    speed = figures["training, sft: tokens/s"]["value"]
+    assert f"{speed:.0f} tokens/s on two Xeon cores in bf16" in measured
+    for name in ("pages", "tables"):
+        assert f"{figures[f'corpus: {name}']['value']:,} {name}" in measured

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import demo
 from flows import _pipeline, pipeline
 from flows._cli import main
 from flows._pipeline import PipelineConfig
 from workspace.manifest import read_manifest
+from workspace.paths import Workspace
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
@@ -92,6 +94,9 @@ def test_documents_become_a_scored_model_once(
     (card,) = (place / "runs").glob("*/final/README.md")
     accuracy = results["benchmarks"][0]["scores"]["dsm:1"]["accuracy"]["value"]
     assert f"| `domain_qa_closed_book` | `accuracy` | {accuracy:.4f} |" in card.read_text()
+    kept = {figure.name: figure.value for figure in demo.measure(Workspace(place)).figures}
+    assert kept["Domain QA, closed book, accuracy: dsm:1"] == 100 * accuracy
+    assert kept["training, sft: steps"] >= 1
     for part in ("pipeline: done, 1 input(s) quarantined", "dsm:1 minus", "explorer.html"):
         assert part in shown
     for folder in ("corpus", "graph", "datasets/dsm"):
