@@ -109,6 +109,7 @@ class JobMaker:
             replace_stragglers=config.replace_stragglers,
             checkpoints=stage.checkpoints.resolve(),
             sections=config.sections,
+            metrics_targets=Workspace(config.workspace.resolve()).metrics_targets,
         )
 
     def dry_run(self, target: Path, data: Path) -> Path:

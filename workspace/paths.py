@@ -50,6 +50,11 @@ class Workspace:
         return self.root / "links.json"
 
     @property
+    def metrics_targets(self) -> Path:
+        """Where Prometheus finds the nodes that train (training.cluster.agent_metrics)."""
+        return self.root / "metrics-targets"
+
+    @property
     def evaluations(self) -> Path:
         return self.root / "evaluations"
 

@@ -11,13 +11,20 @@ set_up_observability() {
     fi
     [[ $ROLE == controller ]] || return 0
     run apt-get install -y -q --no-install-recommends prometheus
+    # Where runs with `slurm.metrics_targets` of this folder say which nodes serve: everybody's.
+    run install -d -m 1777 "$METRICS_TARGETS"
     put /etc/prometheus/prometheus.yml <<CONF
 global: {scrape_interval: 30s}
+rule_files: ['$PROJECT/monitoring/*.yml']
 scrape_configs:
   - job_name: node
     static_configs: [{targets: [$(targets 9100 "$CONTROLLERS" "$WORKERS")]}]
   - job_name: dcgm
     static_configs: [{targets: [$(targets 9400 "$WORKERS")]}]
+  # The ranks, by the node agents of running jobs.
+  - job_name: dsm
+    honor_labels: true
+    file_sd_configs: [{files: ['$METRICS_TARGETS/dsm-*.json'], refresh_interval: 30s}]
   # Slurm 25.11 and newer, with MetricsType=metrics/openmetrics in slurm.conf.
   - job_name: slurm
     metrics_path: /metrics/jobs

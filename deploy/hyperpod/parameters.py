@@ -64,6 +64,7 @@ def settings(resources, parameters, address):
         "PROJECT": dsm.get("project", f"{mount_point}/dsm-pipeline"),
         "GPUS": str(dsm.get("gpus_per_node", 0)),
         "REPLACE_NODES": str(bool(dsm.get("replace_nodes", True))).lower(),
+        "METRICS_TARGETS": f"{mount_point}/metrics-targets",
         "OBSERVABILITY": str(bool(dsm.get("observability", False))).lower(),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -109,13 +110,34 @@ def test_the_controller(instance: Instance) -> None:
     assert "would run: systemctl enable --now slurmctld" in shown
     scraped = yaml.safe_load(block(shown, "/etc/prometheus/prometheus.yml"))
     targets = {
-        job["job_name"]: job["static_configs"][0]["targets"] for job in scraped["scrape_configs"]
+        job["job_name"]: job["static_configs"][0]["targets"]
+        for job in scraped["scrape_configs"]
+        if "static_configs" in job
     }
     assert targets == {
         "node": ["10.0.0.10:9100", "10.0.1.1:9100", "10.0.1.2:9100"],
         "dcgm": ["10.0.1.1:9400", "10.0.1.2:9400"],
         "slurm": ["10.0.0.10:6817"],
     }
+    [agents] = [job for job in scraped["scrape_configs"] if job["job_name"] == "dsm"]
+    assert agents["file_sd_configs"][0]["files"] == ["/fsx/metrics-targets/dsm-*.json"]
+    assert agents["honor_labels"], "run and node are in the metrics themselves"
+    assert "would run: install -d -m 1777 /fsx/metrics-targets\n" in shown
+    assert scraped["rule_files"] == ["/fsx/dsm-pipeline/monitoring/*.yml"]
+
+
+def test_prometheus_takes_its_configuration(instance: Instance, tmp_path: Path) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("needs promtool: apt-get install --no-install-recommends prometheus")
+    instance.parameters({"dsm": {**PARAMETERS["dsm"], "project": str(HYPERPOD.parents[1])}})
+    written = tmp_path / "prometheus.yml"
+    written.write_text(block(instance.would("10.0.0.10"), "/etc/prometheus/prometheus.yml"))
+    done = subprocess.run(
+        [promtool, "check", "config", str(written)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "alerts.yml\n  SUCCESS: 4 rules found" in done.stdout
 
 
 def test_a_login_node_runs_no_jobs_and_no_checks(instance: Instance) -> None:

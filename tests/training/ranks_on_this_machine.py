@@ -32,8 +32,10 @@ class Job:
         checkpoints: Path | None = None,
         sections: SectionLimits | None = None,
         replace_stragglers: bool = False,
+        metrics_targets: Path | None = None,
     ) -> None:
         self.folder = folder
+        self._metrics = ["--metrics-targets", str(metrics_targets)] if metrics_targets else []
         self.names = tuple(f"n{number}" for number in range(nodes + spares))
         plan = Plan(
             folder, command, self.names, nodes, processes, restarts, checkpoints,
@@ -93,7 +95,7 @@ class Job:
             [
                 sys.executable, "-m", "training.cluster.node_agent",
                 "--attempt-dir", str(self.folder), "--processes", str(self._processes),
-                "--", *self._command,
+                *self._metrics, "--", *self._command,
             ]
         )  # fmt: skip
         lines = [f"SLURMD_NODENAME={name} {MARK}={shlex.quote(str(self.folder))} {agent} &"

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,6 +117,26 @@ def test_a_job_runs_on_its_nodes_and_sees_what_it_was_given(
         ("0", "4", "node1"), ("1", "4", "node1"), ("2", "4", "node2"), ("3", "4", "node2"),
     }  # fmt: skip
     assert (folder / "nodes.txt").read_text() == "node1\nnode2\n"
+
+
+def test_its_nodes_serve_metrics_while_it_runs(
+    launcher: SlurmLauncher, job: Job, tmp_path: Path
+) -> None:
+    leave, targets = tmp_path / "leave", tmp_path / "metrics targets"
+    wait = f"import pathlib, time\nwhile not pathlib.Path({str(leave)!r}).exists(): time.sleep(0.1)"
+    job = replace(job, command=("-c", f"print('ready')\n{wait}"), metrics_targets=targets)
+    handle = launcher.submit(job)
+    for rank in (0, 1):
+        await_log(job, rank, "ready")
+    told = [json.loads(path.read_text())[0] for path in sorted(targets.glob("dsm-*.json"))]
+    assert [entry["labels"]["node"] for entry in told] == ["node1", "node2"]
+    for entry in told:
+        node, address = entry["labels"]["node"], entry["targets"][0]
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=20) as page:
+            assert f'dsm_agent_ranks{{attempt="",node="{node}"' in page.read().decode()
+    leave.touch()
+    assert ended(launcher, handle, job).state is JobState.SUCCEEDED
+    assert list(targets.iterdir()) == []
 
 
 @pytest.mark.parametrize(

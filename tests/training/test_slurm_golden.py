@@ -134,6 +134,17 @@ def test_segments_need_a_newer_slurm_and_whole_numbers_of_them() -> None:
         render(job(nodes=2, spares=1), options)
 
 
+def test_metrics_can_be_moved_and_switched_off() -> None:
+    told = job(metrics_targets=Path("/fsx/chips/metrics targets"))
+    script = render(told, SlurmOptions(metrics_port=9400))
+    assert "--metrics-targets '/fsx/chips/metrics targets' --metrics-port 9400 \\\n" in script
+    moved = render(told, SlurmOptions(metrics_targets="/fsx/metrics-targets"))
+    assert "--metrics-targets /fsx/metrics-targets --metrics-port 0 \\\n" in moved
+    assert "--metrics" not in render(told, SlurmOptions(metrics=False))
+    with pytest.raises(UserError, match="not absolute"):
+        render(told, SlurmOptions(metrics_targets="metrics"))
+
+
 @pytest.mark.parametrize("name", ["cuda; id", "-x", "", "a b", "$(id)"])
 def test_a_module_has_a_plain_name(name: str) -> None:
     with pytest.raises(UserError, match="module"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 import queue
 import secrets
 import socket
@@ -58,6 +59,12 @@ class Link:
         if not isinstance(message, dict):
             raise LinkError("not a message")
         return message
+
+    @property
+    def own_address(self) -> str:
+        """Of this side: where the other one's network reaches this machine."""
+        with socket.socket(fileno=os.dup(self.connection.fileno())) as same:
+            return str(same.getsockname()[0])
 
     def close(self) -> None:
         self.connection.close()

@@ -45,6 +45,7 @@ from training.cluster.job import (
     LEAVE_FILE,
     STOP_FILE,
 )
+from training.cluster.metrics_targets import targets_of
 from training.cluster.recovery import (
     Cause,
     Decision,
@@ -270,7 +271,16 @@ def agent_command(chosen: argparse.Namespace) -> list[str]:
     return [
         *(chosen.agent_word or [sys.executable]), "-m", "training.cluster.node_agent",
         "--attempt-dir", str(chosen.attempt_dir), "--processes", str(chosen.processes),
-        "--health", chosen.health, "--", *chosen.command,
+        "--health", chosen.health, *_metrics_words(chosen), "--", *chosen.command,
+    ]  # fmt: skip
+
+
+def _metrics_words(chosen: argparse.Namespace) -> list[str]:
+    if chosen.metrics_targets is None:
+        return []
+    return [
+        "--metrics-targets", str(chosen.metrics_targets),
+        "--metrics-port", str(chosen.metrics_port),
     ]  # fmt: skip
 
 
@@ -316,6 +326,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--checkpoints", type=Path)
     parser.add_argument("--sections", default="{}", help="SectionLimits as JSON")
     parser.add_argument("--health", default="", help="HealthConfig of the agents' check as JSON")
+    parser.add_argument("--metrics-targets", type=Path, help="of the agents, for Prometheus")
+    parser.add_argument("--metrics-port", type=int, default=0, help="of the agents; 0: derived")
     parser.add_argument("--srun-option", action="append", default=[], help="for the agents' step")
     parser.add_argument(
         "--agent-word",
@@ -356,7 +368,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     coordinator = Coordinator(
         plan, start_agents, host=chosen.host, job_id=job_id, held=NodesInSlurm(job_id)
     )
-    with _obeying_signals(coordinator):
+    with _obeying_signals(coordinator), targets_of(chosen.metrics_targets, plan.folder):
         return coordinator.run()
 
 

@@ -54,6 +54,7 @@ class Job:
     restarts: int = 0  # of the ranks inside the job before it is given up for another
     replace_stragglers: bool = False  # by a spare, when a rank stays slow
     checkpoints: Path | None = None  # where progress shows; None: it cannot be told
+    metrics_targets: Path | None = None  # where the agents' addresses are told to Prometheus
     # After which a silent rank counts as hanging.
     sections: SectionLimits = field(default_factory=SectionLimits)
 

@@ -7,7 +7,7 @@ The coordinator's `srun` starts one agent on each node of the allocation:
 In: the coordinator's address and key in the environment, then its orders. Out: twice a second what
 each rank is doing, and how ranks ended. Each rank gets torchrun's variables (RANK, LOCAL_RANK,
 WORLD_SIZE, MASTER_ADDR, ...), so that `init_process_group("env://")` works, and writes to
-`DIR/logs/rank-NNNN.log`.
+`DIR/logs/rank-NNNN.log`. With `--metrics-targets` Prometheus may ask too (`agent_metrics`).
 
 Nothing outlives its agent: the kernel kills the ranks when it dies, it kills them when it loses
 the coordinator, and before it starts ranks it ends what earlier generations and attempts of the
@@ -51,6 +51,13 @@ from training.cluster.agent_link import (
     LinkError,
     Message,
     connect,
+)
+from training.cluster.agent_metrics import (
+    AgentFigures,
+    MetricsServer,
+    RankFigures,
+    resident_bytes,
+    wished_port,
 )
 from training.cluster.heartbeat import BEAT_VARIABLE, STACK_VARIABLE, BeatReader
 from training.cluster.marks import MARK, Environment, end, marked
@@ -135,11 +142,31 @@ class Rank:
             "steps": steps,
         }
 
+    def figures(self, awake_since: float) -> RankFigures:
+        """What it is doing, for Prometheus; takes nothing away from the coordinator."""
+        said, pid = self.beat.read(), self.process.pid
+        return RankFigures(
+            self.rank,
+            process_state(pid) if self.exit_code is None else "X",
+            said.section if said else None,
+            time.monotonic() - max(said.since, awake_since) if said else 0.0,
+            said.step if said else 0,
+            resident_bytes(pid) if self.exit_code is None else None,
+        )
+
 
 class Agent:
     """Obeys the coordinator until it is told to leave, or the coordinator is gone."""
 
-    def __init__(self, link: Link, command: Sequence[str], processes: int, folder: Path) -> None:
+    def __init__(
+        self,
+        link: Link,
+        command: Sequence[str],
+        processes: int,
+        folder: Path,
+        metrics: MetricsServer | None = None,
+    ) -> None:
+        self.metrics = metrics
         self.link = link
         self.command = command
         self.processes = processes
@@ -170,10 +197,14 @@ class Agent:
                 if time.monotonic() >= beat_at:
                     beat_at = time.monotonic() + BEAT_S
                     self._beat()
+                if self.metrics is not None:
+                    self.metrics.answer(self._figures)
         except LinkError as error:
             print(f"{self.node}: lost the coordinator ({error}); ending the ranks", flush=True)
             return 1
         finally:
+            if self.metrics is not None:
+                self.metrics.close()
             self._end_ranks()
             shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -251,6 +282,10 @@ class Agent:
             self._tell("terminated")
         living = [rank.view(self._awake_since) for rank in self._ranks if rank.exit_code is None]
         self._tell("beat", generation=self._generation, ranks=living)
+
+    def _figures(self) -> AgentFigures:
+        ranks = tuple(rank.figures(self._awake_since) for rank in self._ranks)
+        return AgentFigures(self._generation, ranks)
 
     def _stop(self, grace_s: float) -> None:
         if grace_s > 0:
@@ -390,19 +425,37 @@ def is_fit(health: str) -> bool:
     return not unfit
 
 
+def serve_metrics(link: Link, targets: Path, port: int, folder: Path) -> MetricsServer | None:
+    """None, and a line in the job's log, where it cannot be: the ranks need none of it."""
+    node = os.environ.get(NODE_VARIABLE) or socket.gethostname()
+    try:
+        wish = port or wished_port(int(os.environ.get("SLURM_JOB_ID", os.getpid())))
+        return MetricsServer(link.own_address, wish, targets, folder, node)
+    except (OSError, ImportError) as error:
+        print(f"{node}: serves no metrics: {error}", flush=True)
+        return None
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; see the module's text."""
     parser = argparse.ArgumentParser(prog="node_agent", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--attempt-dir", type=Path, required=True)
     parser.add_argument("--processes", type=int, required=True)
     parser.add_argument("--health", default="", help="HealthConfig as JSON; empty: no check")
+    parser.add_argument("--metrics-targets", type=Path, help="where Prometheus looks for addresses")
+    parser.add_argument("--metrics-port", type=int, default=0, help="0: derived from the job")
     parser.add_argument("command", nargs="+")
     chosen = parser.parse_args(arguments)
     if chosen.health and not is_fit(chosen.health):
         return EXIT_UNFIT
     # Ignored across exec: a rank without a handler survives an operator's `scancel --signal=USR2`.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-    agent = Agent(_connect(), chosen.command, chosen.processes, chosen.attempt_dir)
+    link, metrics = _connect(), None
+    if chosen.metrics_targets is not None:
+        metrics = serve_metrics(
+            link, chosen.metrics_targets, chosen.metrics_port, chosen.attempt_dir
+        )
+    agent = Agent(link, chosen.command, chosen.processes, chosen.attempt_dir, metrics)
     signal.signal(signal.SIGTERM, lambda *_: agent.terminated.set())
     return agent.run()
 

@@ -174,6 +174,27 @@ class SlurmOptions(StageConfig):
         "goes on alone",
         affects_output=False,
     )
+    metrics: bool = setting(
+        True,
+        position=23,
+        description="serve what the ranks do to Prometheus, over HTTP on each node",
+        affects_output=False,
+    )
+    metrics_port: int = setting(
+        0,
+        position=24,
+        ge=0,
+        le=65_535,
+        description="port of that, or the next free one (0: derived from the job, 19000 to 19999)",
+        affects_output=False,
+    )
+    metrics_targets: str = setting(
+        "",
+        position=25,
+        description="folder on the shared file system where Prometheus looks for the nodes that "
+        "serve (file_sd_configs); empty: metrics-targets in the workspace",
+        affects_output=False,
+    )
     container: ContainerOptions = setting(
         ContainerOptions(),
         position=19,
@@ -195,6 +216,8 @@ def render(job: Job, options: SlurmOptions) -> str:
             sections=bash_quote(job.sections.model_dump_json()),
             checkpoints=bash_quote(str(job.checkpoints)) if job.checkpoints else "",
             health=bash_quote(_health(job)) if options.health_checks else "",
+            metrics_targets=bash_quote(_metrics_targets(job, options)) if options.metrics else "",
+            metrics_port=options.metrics_port,
             srun_options=[bash_quote(word) for word in srun_options(options.container, job)],
             agent_words=[bash_quote(word) for word in agent_words(options.container, job)],
             stop_file=STOP_FILE,
@@ -293,6 +316,7 @@ def _write_spec(job: Job, options: SlurmOptions, target: Path) -> None:
         **asdict(job),
         "attempt_dir": str(job.attempt_dir),
         "checkpoints": str(job.checkpoints) if job.checkpoints else None,
+        "metrics_targets": _metrics_targets(job, options) or None,
         "sections": job.sections.model_dump(mode="json"),
         "slurm": options.model_dump(mode="json"),
     }
@@ -377,6 +401,15 @@ def _health(job: Job) -> str:
     """What the agents check, as far as it is not the default."""
     config = HealthConfig(shared=(job.attempt_dir,), gpus=job.gpus_per_node)
     return config.model_dump_json(exclude_defaults=True)
+
+
+def _metrics_targets(job: Job, options: SlurmOptions) -> str:
+    """Where the agents tell Prometheus of themselves, "" when they serve nothing."""
+    if not options.metrics:
+        return ""
+    if options.metrics_targets and not Path(options.metrics_targets).is_absolute():
+        raise UserError(f"slurm.metrics_targets: {options.metrics_targets!r} is not absolute")
+    return options.metrics_targets or str(job.metrics_targets or job.attempt_dir / "metrics")
 
 
 def _switches(options: SlurmOptions) -> str:
