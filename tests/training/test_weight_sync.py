@@ -302,7 +302,7 @@ def test_vllm_is_asked_for_before_a_job_is_submitted(folder: Path) -> None:
 
     with pytest.raises(UserError, match="set gpus_per_node"):
         check_stage(config(), "rlvr", folder)
-    with pytest.raises(UserError, match="set adapter.method lora"):
+    with pytest.raises(UserError, match=r"set adapter\.method lora"):
         check_stage(config(gpus_per_node=1, adapter={"method": "qlora"}), "rlvr", folder)
     with pytest.raises(MissingToolError, match="pip install vllm"):
         check_stage(config(gpus_per_node=1), "rlvr", folder)
