@@ -67,6 +67,14 @@ def errata(path: Path) -> None:
     assert read_errata(path).errata
 
 
+def contents_of_public_benchmarks(path: Path) -> None:
+    from evaluation.benchmarks.verilog.contents import PATH, known_ids, layout_of
+    from evaluation.benchmarks.verilog.public_set import PUBLIC
+
+    assert path == PATH
+    assert known_ids().keys() == {layout_of(name) for name in PUBLIC}
+
+
 def published_scores(path: Path) -> None:
     from evaluation.published_scores import read_published
 
@@ -94,6 +102,15 @@ def calibration(path: Path) -> None:
     assert load().model_dump().items() >= read_yaml(path)["constants"].items()
 
 
+def alerts(path: Path) -> None:
+    """Prometheus itself reads them in `tests/test_monitoring.py`, where it is installed."""
+    rules = [rule for group in read_yaml(path)["groups"] for rule in group["rules"]]
+    assert rules
+    for rule in rules:
+        assert rule.keys() <= {"alert", "expr", "for", "labels", "annotations"}
+        assert rule["alert"] and rule["expr"]
+
+
 def slurm_releases(path: Path) -> None:
     """What it holds is read release by release in `test_slurm_releases.py`."""
     releases: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -119,7 +136,9 @@ READERS: Mapping[str, Callable[[Path], None]] = {
     "training/planner/calibration.yaml": calibration,
     "evaluation/published_scores.yaml": published_scores,
     "evaluation/benchmarks/verilog/errata.yaml": errata,
+    "evaluation/benchmarks/verilog/contents.yaml": contents_of_public_benchmarks,
     "evaluation/benchmarks/*/*.yaml": benchmark_task,
+    "monitoring/alerts.yml": alerts,
     "tests/training/slurm_releases.yaml": slurm_releases,
 }
 
