@@ -318,9 +318,7 @@ class _Supervisor:
                         return smaller
                 time.sleep(watch.poll_interval_s)
         except KeyboardInterrupt:
-            # First what waits: this job's end would start it.
-            self._withdraw(attempt, Stop("stopped by the keyboard"))
-            self._farewell(attempt, handle)
+            self._end_on_request(attempt, handle)
             raise
 
     def _look(self, attempt: _Attempt, handle: JobHandle) -> JobStatus:
@@ -359,16 +357,22 @@ class _Supervisor:
             self._close(other, status, self._endings(other, status), why)
 
     def _stop(self, attempt: _Attempt, handle: JobHandle, follower: ProgressFollower) -> None:
+        stopped = self._end_on_request(attempt, handle)
+        if stopped is not None:
+            self._show(follower, stopped)
+        raise stopped_error(attempt.job.key, newest_step(self._folder.checkpoints))
+
+    def _end_on_request(self, attempt: _Attempt, handle: JobHandle) -> JobStatus | None:
+        """End the job for the person at the keyboard or in the UI, and remember who ended it."""
+        # First what waits: this job's end would start it.
         self._withdraw(attempt, Stop("stopped on request"))
         stopped = self._farewell(attempt, handle)
         attempt.log.copy()
-        if stopped is not None:
-            self._show(follower, stopped)
-            # We stopped it: the next call must not take it for cancelled by somebody else.
-            if stopped.state in TERMINAL:
-                endings = self._endings(attempt, stopped)
-                self._close(attempt, stopped, endings, Stop("stopped on request"))
-        raise stopped_error(attempt.job.key, newest_step(self._folder.checkpoints))
+        # We stopped it: the next call must not take it for cancelled by somebody else.
+        if stopped is not None and stopped.state in TERMINAL:
+            endings = self._endings(attempt, stopped)
+            self._close(attempt, stopped, endings, Stop("stopped on request"))
+        return stopped
 
     def _show(self, follower: ProgressFollower, status: JobStatus) -> None:
         progress = follower.progress(status)

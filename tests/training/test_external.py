@@ -306,6 +306,15 @@ def test_what_cannot_be_is_said_before_a_job(base: Path, tmp_path: Path) -> None
     ):
         with pytest.raises(UserError, match=words):
             rendered(tmp_path, base, make_spec(tmp_path, base, "cpt", external=named, **change))
+    counted = RlvrSettings(backend="external", token_budget=9)
+    with pytest.raises(UserError, match=r"rlvr\.token_budget"):
+        rendered(
+            tmp_path,
+            base,
+            make_spec(
+                tmp_path, base, "rlvr", external=ExternalSettings(program="verl"), rlvr=counted
+            ),
+        )
 
 
 def test_the_reward_is_the_verifiers() -> None:

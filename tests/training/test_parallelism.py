@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from training.train import TrainConfig
-from training.trainers.settings import ParallelLayout
+from training.trainers.settings import ParallelLayout, RlvrSettings
 from workspace.errors import UserError
 
 NODE: dict[str, Any] = {"gpus_per_node": 8, "processes_per_node": 8, "launcher": "slurm"}
@@ -105,6 +105,20 @@ def test_the_stages_of_a_run() -> None:
             config(**wrong)
     with pytest.raises(UserError, match="nothing to train"):
         config(stages=["rlvr"], rlvr={"steps": 0})
+
+
+def test_limits_of_rlvr_count_as_settings_only_when_they_are_set() -> None:
+    """A run that was published before there were any keeps its key."""
+    settings = RlvrSettings()
+    assert not {"epochs", "token_budget"} & settings.output_settings().keys()
+    bounded = RlvrSettings(epochs=2, token_budget=9).output_settings()
+    assert (bounded["epochs"], bounded["token_budget"]) == (2, 9)
+    plain = config(stages=("rlvr",))
+    limited = config(stages=("rlvr",), rlvr=RlvrSettings(epochs=2))
+    assert plain.fingerprint() != limited.fingerprint()
+    for epochs, steps in ((0, 50), (1, 3), (99, 50)):
+        of_ten = RlvrSettings(steps=50, prompts_per_step=4, epochs=epochs).planned_steps(10)
+        assert of_ten == steps
 
 
 def test_settings_of_absent_stages_do_not_change_a_run() -> None:

@@ -199,6 +199,27 @@ def test_a_job_stopped_while_it_waits_goes_on_at_the_next_call(folder: StageFold
     assert run(folder, launcher).attempt == 2
 
 
+@pytest.mark.parametrize("before", [JobState.PENDING, JobState.RUNNING])
+def test_ctrl_c_closes_the_attempt_and_the_next_call_goes_on(
+    folder: StageFolder, before: JobState
+) -> None:
+    """A job that we cancelled was not cancelled by somebody else."""
+
+    def lives(launcher: ScriptedLauncher, job: Job) -> JobStatus:
+        return JobStatus(JobState.CANCELLED if launcher.cancelled else before)
+
+    def press(progress: TrainProgress) -> None:
+        if not launcher.cancelled:
+            raise KeyboardInterrupt
+
+    launcher = ScriptedLauncher(folder, [lives, succeeds])
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, launcher, observe=press)
+    outcome = json.loads((folder.attempt(1) / "outcome.json").read_text())
+    assert outcome["decision"]["reason"] == "stopped on request"
+    assert run(folder, launcher).attempt == 2
+
+
 def test_a_silent_scheduler_does_not_hide_a_stop(folder: StageFolder) -> None:
     launcher = ScriptedLauncher(folder, [ends(JobState.RUNNING)])
 

@@ -312,6 +312,23 @@ def test_hours_are_counted_over_attempts(base: Path, tmp_path: Path) -> None:
     assert (outcome.steps, outcome.ended_by) == (4, "hours")
 
 
+def test_grpo_ends_with_its_passes_or_its_tokens(tuned: Path, tmp_path: Path) -> None:
+    """Whichever is used up first; tokens are counted on from a checkpoint."""
+    passes = RLVR.model_copy(update={"steps": 1000, "epochs": 0.125, "prompts_per_step": 4})
+    assert run(tiny_spec(tmp_path / "passes", tuned, "rlvr", rlvr=passes)).steps == 2
+
+    whole = tiny_spec(tmp_path / "whole", tuned, "rlvr", rlvr=RLVR)
+    run(whole)
+    tokens = [tokens for _, _, _, tokens in steps_of(whole)]
+    budget = RLVR.model_copy(update={"token_budget": sum(tokens[:4]) - 1})
+    outcome = run(tiny_spec(tmp_path / "budget", tuned, "rlvr", rlvr=budget))
+    assert (outcome.steps, outcome.ended_by) == (4, "budget")
+    stopped = tiny_spec(tmp_path / "stopped", tuned, "rlvr", rlvr=budget)
+    assert grpo.train(stopped, StopAfter(stopped.attempt_dir, 2)) is None
+    again = run(tiny_spec(tmp_path / "stopped", tuned, "rlvr", attempt=2, rlvr=budget))
+    assert (again.steps, again.ended_by) == (4, "budget")
+
+
 def test_the_interval_of_saves_follows_from_their_cost(base: Path, tmp_path: Path) -> None:
     settings = SFT.model_copy(update={"max_steps": 8})
     spec = tiny_spec(tmp_path, base, "sft", sft=settings, checkpoint_every_steps=0, mtbf_s=1e6)

@@ -70,8 +70,7 @@ def measure(spec: TrainSpec) -> Size:
         raise UserError(f"{', '.join(map(str, spec.data))}: there are no rows to train on")
     settings = spec.settings
     if isinstance(settings, RlvrSettings):
-        steps = min(settings.steps, settings.max_steps or settings.steps)
-        return Size(len(rows), 0, steps)
+        return Size(len(rows), 0, settings.planned_steps(len(rows)))
     tokens = _count_tokens(spec.parent, rows)
     if isinstance(settings, CptSettings):
         per_step = settings.rows_per_step * settings.sequence_length

@@ -98,6 +98,11 @@ def prepare(
             f"external programs end at their last step: unset {spec.stage}.max_hours and "
             "evaluation.patience, or choose another backend"
         )
+    if spec.stage == "rlvr" and spec.rlvr.token_budget:
+        raise UserError(
+            "external programs do not say how many tokens they sampled: unset rlvr.token_budget, "
+            "or choose another backend"
+        )
     program = program_of(spec.external, spec.stage)
     size = measure(spec if spec.parent.exists() else spec.model_copy(update={"parent": model}))
     work = Work(

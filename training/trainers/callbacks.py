@@ -81,7 +81,7 @@ def _stopping(spec: TrainSpec, stop: StopRequest, progress: Progress) -> Any:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
     class StopAtStepBorder(TrainerCallback):  # type: ignore[misc]
-        """Leave the loop when any rank was asked to, or when the stage's hours are used up."""
+        """Leave the loop when any rank was asked to, or when hours or tokens are used up."""
 
         def __init__(self) -> None:
             self._hours = HourLimit(spec)
@@ -103,8 +103,19 @@ def _stopping(spec: TrainSpec, stop: StopRequest, progress: Progress) -> Any:
             elif self._hours.is_up():
                 progress.ended_by = "hours"
                 control.should_training_stop = True
+            elif _tokens_are_used_up(spec, state.num_input_tokens_seen):
+                control.should_training_stop = True
 
     return StopAtStepBorder()
+
+
+def _tokens_are_used_up(spec: TrainSpec, seen: int) -> bool:
+    """Whether rlvr has `seen` its budget; the other stages plan their steps by theirs.
+
+    TRL gathers the number from all ranks, so that all of them leave, and checkpoints hold it.
+    """
+    budget = spec.rlvr.token_budget if spec.stage == "rlvr" else 0
+    return 0 < budget <= seen
 
 
 def _early_end(spec: TrainSpec, progress: Progress) -> Any:

@@ -47,7 +47,8 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
     rows = read_view(spec.data, REQUIRED)
     tokenizer = load_tokenizer(spec.parent)
     prompts = usable_prompts(spec, tokenizer, rows)
-    wanted = planned_steps(spec.rlvr) * spec.rlvr.prompts_per_step
+    steps = spec.rlvr.planned_steps(len(prompts.rows))
+    wanted = steps * spec.rlvr.prompts_per_step
     order = shuffled_passes(len(prompts.rows), wanted, spec.seed)
     callbacks = make_callbacks(spec, stop, epochs=wanted / len(prompts.rows))
     pool = VerdictPool(default_workers(), spec.rlvr.verifier_timeout_s)
@@ -63,7 +64,7 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
             samples=len(prompts.rows),
         ),
     )
-    trainer = make_trainer(spec, tokenizer, rows, callbacks, make_reward(spec, pool), fed)
+    trainer = make_trainer(spec, tokenizer, rows, callbacks, make_reward(spec, pool, steps), fed)
     try:
         entry.run_trainer(spec, trainer, fed)
         return entry.finish(
@@ -91,11 +92,9 @@ def usable_prompts(spec: TrainSpec, tokenizer: Any, rows: list[dict[str, Any]]) 
     return Prompts(kept, rejects)
 
 
-def make_reward(spec: TrainSpec, pool: VerdictPool) -> VerifiedReward:
-    """The reward; rank 0 keeps some of the answers that it is asked about."""
-    log = RolloutLog(
-        spec.attempt_dir, group=spec.rlvr.generations, total_steps=planned_steps(spec.rlvr)
-    )
+def make_reward(spec: TrainSpec, pool: VerdictPool, steps: int) -> VerifiedReward:
+    """The reward in a stage of `steps`; rank 0 keeps some of the answers that it is asked about."""
+    log = RolloutLog(spec.attempt_dir, group=spec.rlvr.generations, total_steps=steps)
     record = log.record if rank() == 0 else lambda *asked: None
     return VerifiedReward(pool, spec.rlvr.generations, record)
 
@@ -108,7 +107,7 @@ def make_trainer(
     reward: VerifiedReward,
     fed: Fed,
 ) -> Any:
-    """TRL's trainer over `rows`, one after the other; `fed` learns which are answered."""
+    """TRL's trainer over all `rows` in turn; `fed` learns which are answered."""
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
@@ -129,7 +128,7 @@ def make_trainer(
         reward_funcs=[reward],
         args=GRPOConfig(
             **entry.common_arguments(spec),
-            max_steps=planned_steps(settings),
+            max_steps=len(rows) // settings.prompts_per_step,
             per_device_train_batch_size=share // passes,
             gradient_accumulation_steps=passes,
             num_generations=settings.generations,
@@ -162,11 +161,6 @@ def rollout_arguments(settings: RlvrSettings) -> dict[str, Any]:
         "vllm_max_model_length": settings.max_prompt_tokens + settings.max_new_tokens,
         "vllm_tensor_parallel_size": 1,  # each rank's engine holds whole tensors to compare
     }
-
-
-def planned_steps(settings: RlvrSettings) -> int:
-    """Optimizer steps of the stage."""
-    return min(settings.steps, settings.max_steps or settings.steps)
 
 
 def completions_per_rank(settings: RlvrSettings, ranks: int | None = None) -> int:

@@ -5,7 +5,8 @@ The form, the command line, the YAML recipes and the trainers all read these cla
 
 from __future__ import annotations
 
-from typing import Literal, Self
+import math
+from typing import Any, Literal, Self
 
 from pydantic import JsonValue, field_validator, model_validator
 
@@ -177,7 +178,10 @@ class DpoSettings(StageSettings):
 
 
 class RlvrSettings(StageSettings):
-    """GRPO with verified rewards. `steps: 0` leaves the stage out."""
+    """GRPO with verified rewards. `steps: 0` leaves the stage out.
+
+    The first of steps, epochs and tokens that is used up ends it.
+    """
 
     backend: Literal["trl", "external"] = setting(
         "trl", position=0, description="Trainer: TRL, or an external program"
@@ -246,6 +250,33 @@ class RlvrSettings(StageSettings):
         description="Longest time that handing the weights to vLLM may take",
         affects_output=False,
     )
+    epochs: float = setting(
+        0.0,
+        position=16,
+        ge=0,
+        le=1000,
+        description="Passes over the prompts at most (0: no limit but steps)",
+    )
+    token_budget: int = setting(
+        0,
+        position=17,
+        ge=0,
+        description="End at the step in which so many tokens, of each answer and its prompt, are "
+        "used up (0: no limit but steps)",
+    )
+
+    def output_settings(self) -> dict[str, Any]:
+        """Without limits that are not set: a run from before there were any keeps its key."""
+        settings = super().output_settings()
+        unset = [name for name in ("epochs", "token_budget") if not settings[name]]
+        return {name: value for name, value in settings.items() if name not in unset}
+
+    def planned_steps(self, prompts: int) -> int:
+        """Optimizer steps over so many `prompts`, unless tokens or hours end them before."""
+        steps = min(self.steps, self.max_steps or self.steps)
+        if self.epochs:
+            steps = min(steps, math.ceil(self.epochs * prompts / self.prompts_per_step))
+        return steps
 
     @field_validator("vllm_mode", mode="before")
     @classmethod
