@@ -111,7 +111,7 @@ def main(door: Door[ConfigT, Any], arguments: Sequence[str] | None = None) -> in
     _log_to_terminal()
     try:
         invocation = parser.parse(sys.argv[1:] if arguments is None else arguments)
-        _refuse_program_folder(invocation.config)
+        refuse_program_folder(invocation.config)
         if invocation.dry_run:
             print(f"{door.name}: {door.preview(invocation.config)}")
             return EXIT_DONE
@@ -169,7 +169,7 @@ def _needs_nodes(config: StageConfig) -> bool:
     return own not in (None, "local")
 
 
-def _refuse_program_folder(config: StageConfig) -> None:
+def refuse_program_folder(config: StageConfig) -> None:
     """The package `workspace/` of a checkout has the name that a workspace likes to have."""
     folder = getattr(config, "workspace", None)
     if folder is not None and (folder / "__init__.py").exists():

@@ -2,8 +2,9 @@
 
 Starts the server (SQLite), creates the work pool, registers every deployment of `prefect.yaml`,
 starts one worker, prints the address of the UI. Its state is in `PREFECT_HOME`, by default
-`~/.local/state/dsm-pipeline/prefect`, so a user's own `~/.prefect` stays as it is. While it runs,
-every `python -m flows.<name>` of the same user reports to it.
+`~/.local/state/dsm-pipeline/prefect`, so a user's own `~/.prefect` stays as it is, and what was set
+in the page is there after a restart (`flows/_deployments.py`). While it runs, every
+`python -m flows.<name>` of the same user reports to it.
 
 For one machine. Several machines want PostgreSQL and a worker on each (docs of Prefect).
 """
@@ -77,17 +78,18 @@ class Served:
         self._children.append((name, child))
         return child
 
-    def run(self, arguments: Sequence[str]) -> None:
-        """Run `python -m prefect <arguments>` to its end; raises with its output if it fails."""
+    def register(self, pool: str) -> str:
+        """Register the deployments (`flows.deploy`); returns what it says, raises if it fails."""
         done = subprocess.run(
-            [sys.executable, "-m", "prefect", "--no-prompt", *arguments],
+            [sys.executable, "-m", "flows.deploy", "--pool", pool],
             cwd=REPOSITORY,
             env=self.environment,
             capture_output=True,
             text=True,
         )
         if done.returncode:
-            raise DsmError(f"`prefect {' '.join(arguments)}` failed:\n{done.stdout}{done.stderr}")
+            raise DsmError(f"the deployments were not registered:\n{done.stdout}{done.stderr}")
+        return done.stdout
 
     def wait_until(self, ready: Callable[[], bool], name: str) -> None:
         """Wait for `ready`; raises with the end of the log when the process dies before."""
@@ -132,8 +134,7 @@ def serve(config: ServeConfig, home: Path) -> Iterator[Served]:
             "server", ["server", "start", "--host", "127.0.0.1", "--port", str(served.port)]
         )
         served.wait_until(lambda: answers(served.api_url, timeout_s=2.0), "server")
-        served.run(["work-pool", "create", config.pool, "--type", "process", "--overwrite"])
-        served.run(["deploy", "--all", "--pool", config.pool])
+        print(served.register(config.pool), end="", flush=True)
         served.start(
             "worker",
             ["worker", "start", "--pool", config.pool, "--type", "process",

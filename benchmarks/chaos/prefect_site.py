@@ -61,8 +61,7 @@ class PrefectSite:
 
     def open(self) -> None:
         self.start_server()
-        self._served.run(["work-pool", "create", POOL, "--type", "process", "--overwrite"])
-        self._served.run(["deploy", "--name", "train", "--pool", POOL])
+        self._served.register(POOL)
         self.start_worker()
 
     def close(self) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import atexit
 import importlib.util
 import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from chromium import open_chromium
-from served import PATIENCE_MS
+from served import PATIENCE_MS, serving
 
 from benchmarks.training.tiny_model import write_tiny_model
 from flows._api import apply_environment, temporary_api
@@ -94,26 +92,8 @@ def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the UI of a running `python -m flows.serve`."""
-    home = tmp_path_factory.mktemp("serve")
-    # A user's shell has none of the settings that the other tests' API put into this process.
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")
-    }
-    environment["PREFECT_HOME"] = str(home / "prefect")
-    environment["XDG_STATE_HOME"] = str(home / "state")
-    server = subprocess.Popen(
-        [sys.executable, "-m", "flows.serve"], stdout=subprocess.PIPE, text=True, env=environment
-    )
-    assert server.stdout is not None
-    said = ""
-    while not (found := re.search(r"UI +(http://\S+?)/deployments", said)):
-        line = server.stdout.readline()
-        assert line, f"it ended: {said}"
-        said += line
-    yield found[1]
-    server.send_signal(signal.SIGINT)
-    assert server.wait(timeout=120) == 0
-    assert not (home / "state" / "dsm-pipeline" / "serve.url").exists()
+    with serving(tmp_path_factory.mktemp("serve")) as (address, _):
+        yield address
 
 
 @pytest.fixture

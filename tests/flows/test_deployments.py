@@ -13,7 +13,9 @@ from workspace.config import StageConfig
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 FLOWS = sorted(
-    path.stem for path in (REPOSITORY / "flows").glob("[a-z]*.py") if path.stem != "serve"
+    path.stem
+    for path in (REPOSITORY / "flows").glob("[a-z]*.py")
+    if path.stem not in ("serve", "deploy")
 )
 FILE: dict[str, Any] = yaml.safe_load((REPOSITORY / "prefect.yaml").read_text(encoding="utf-8"))
 DEPLOYMENTS: list[dict[str, Any]] = FILE["deployments"]

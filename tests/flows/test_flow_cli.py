@@ -210,6 +210,7 @@ def test_dry_run_changes_nothing(
         "pipeline",
         "reconcile",
         "serve",
+        "deploy",
     ],
 )
 def test_help_needs_neither_prefect_nor_a_model_library(flow: str) -> None:

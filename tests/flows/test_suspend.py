@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
-from served import PATIENCE_MS
+from served import PATIENCE_MS, client_of
 
 from training.cluster.reconcile import reconcile
 from workspace.manifest import read_manifest
@@ -33,13 +33,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent
 @pytest.fixture
 def client(ui: str) -> Iterator[SyncPrefectClient]:
     """Of the served API."""
-    from prefect.client.orchestration import get_client
-    from prefect.settings import PREFECT_API_URL, temporary_settings
-
-    with (
-        temporary_settings({PREFECT_API_URL: f"{ui}/api"}),
-        get_client(sync_client=True) as opened,
-    ):
+    with client_of(ui) as opened:
         yield opened
 
 
