@@ -11,18 +11,18 @@ import io
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from uuid import UUID
 
 from PIL import Image
 from prefect.artifacts import (
     create_image_artifact,
-    create_link_artifact,
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactUpdate
 
 from tasks._markdown import count_rows, stage_markdown
 from workspace.progress import Advance, clock, for_stream
@@ -115,9 +115,23 @@ def show_table(stage: str, kind: str, rows: Sequence[Mapping[str, object]], text
     create_table_artifact([dict(row) for row in rows], key=key(stage, kind), description=text)
 
 
-def show_link(stage: str, kind: str, path: Path, text: str) -> None:
-    """A link to a file of the workspace."""
-    create_link_artifact(path.resolve().as_uri(), key=key(stage, kind), description=text)
+class KeptReport:
+    """A Markdown report on the run's page that is replaced in place as the work goes on."""
+
+    def __init__(self, stage: str, kind: str, text: str) -> None:
+        self._key = key(stage, kind)
+        self._text = text
+        self._id: UUID | None = None
+
+    def show(self, markdown: str) -> None:
+        """Show `markdown` instead of what is there."""
+        if self._id is None:
+            made = create_markdown_artifact(markdown, key=self._key, description=self._text)
+            assert isinstance(made, UUID)  # typed for async callers too
+            self._id = made
+            return
+        with get_client(sync_client=True) as client:
+            client.update_artifact(self._id, ArtifactUpdate(data=markdown))
 
 
 def show_image(stage: str, kind: str, png: bytes, text: str) -> None:

@@ -1,8 +1,10 @@
 """The task of training: supervises the run's jobs, shows steps and losses, obeys a cancellation.
 
 A cancelled flow run is noticed in three ways, whichever comes first: the wait loop reads the state
-of its own flow run; the worker ends this process; the hook on cancellation finds the process gone.
-A suspended one is noticed by the wait loop, or by `reconcile` when the process is gone. Each time
+of its own flow run; the worker ends this process; the worker's hook on cancellation finds that the
+process could not end its job. That hook is called by the worker that started the process alone: a
+cancelled flow run whose worker was replaced, and a suspended one whose process is gone, are left to
+`reconcile`. Each time
 the job checkpoints and ends, and the same run goes on from there when it is started again. A
 process that dies without either leaves its job running; the next start finds it.
 """
@@ -13,7 +15,9 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
+import httpx
 import prefect.runtime.flow_run
 from prefect import task
 from prefect.client.schemas.objects import State
@@ -21,6 +25,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.states import Cancelled
 
 from tasks import artifacts
+from tasks._markdown import run_markdown
 from tasks._options import task_options
 from tasks.stopping import StopCheck
 from training.cluster.flow_state import FlowRecord
@@ -29,6 +34,7 @@ from training.failure_texts import TrainingStoppedError
 from training.metrics import StepMetrics
 from training.progress import TrainProgress
 from training.run_events import described
+from training.run_story import tell
 from training.train import TrainConfig, plan, train
 from workspace.errors import UserError
 from workspace.paths import Workspace
@@ -92,7 +98,7 @@ def cancel_jobs(config: TrainConfig) -> None:
 
 
 class TrainingDisplay:
-    """Shows `TrainProgress` as a progress bar per stage, log lines, a link and a table."""
+    """Shows `TrainProgress` as a progress bar per stage, log lines, the run's story and a table."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -102,20 +108,22 @@ class TrainingDisplay:
         self._steps: list[StepMetrics] = []
         self._detail = ""
         self._last_line = 0.0
-        self._linked = False
+        self._page: Path | None = None
+        self._page_time = 0
+        self._story = artifacts.KeptReport("train", "page", "train: the run's story")
 
     def __enter__(self) -> TrainingDisplay:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._tell()
         self._stack.close()
 
     def observe(self, progress: TrainProgress) -> None:
         """Called by the supervisor after each look at the job."""
         self._steps += progress.new_steps
-        if progress.page is not None and progress.page.exists() and not self._linked:
-            self._linked = True
-            artifacts.show_link("train", "page", progress.page, "train: the run's page")
+        self._page = progress.page
+        self._tell()
         if progress.total_steps and progress.stage != self._stage:
             self._open(progress.stage, progress.total_steps)
         if progress.step > self._shown:
@@ -141,6 +149,22 @@ class TrainingDisplay:
             for step in shown
         ]
 
+    def _tell(self) -> None:
+        """Show the run's story anew when its page was: seldom enough, and at the end.
+
+        A server that does not answer then does not end a training.
+        """
+        if self._page is None or (written := changed(self._page)) == self._page_time:
+            return
+        self._page_time = written
+        told = tell(self._page.parent)
+        if told is None:
+            return
+        try:
+            self._story.show(run_markdown(told, self._page))
+        except httpx.HTTPError as error:
+            log.warning("the run's story in the UI is not up to date: %s", error)
+
     def _open(self, stage: str, total: int) -> None:
         self._stack.close()
         self._stage, self._shown = stage, 0
@@ -156,6 +180,14 @@ class TrainingDisplay:
         if progress.new_steps and time.monotonic() - self._last_line >= LOG_EVERY_S:
             self._last_line = time.monotonic()
             log.info("%s", describe_step(progress))
+
+
+def changed(path: Path) -> int:
+    """When the file at `path` was written, in nanoseconds; 0 when it is not there."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def describe_step(progress: TrainProgress) -> str:

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, Final, Literal
 
 from training.attempt_history import OUTCOME_NAME
-from training.metrics import History
+from training.metrics import History, read_history
 from training.run_events import EVENTS_NAME, RunEvent, described, read_events
 from training.run_record import RunFolder, RunRecord, StageFolder
 from training.trainers.settings import StageName
@@ -106,6 +106,27 @@ class State:
     mood: Mood
     running: bool
     share: float | None = None
+
+
+@dataclass(frozen=True)
+class Told:
+    """A run as its story stands now."""
+
+    state: State
+    attempts: list[AttemptLine]
+    lines: list[StoryLine]
+    older: int  # lines before those
+
+
+def tell(run: Path) -> Told | None:
+    """The story of the run in folder `run`, or None when there is no run in it."""
+    folder = RunFolder(run)
+    record = folder.read_record()
+    if record is None:
+        return None
+    histories = {name: read_history(folder.stage(name).root) for name in record.stages}
+    state = state_of(folder, record, histories, time.time())
+    return Told(state, attempts_of(folder, record), *story_of(folder))
 
 
 def state_of(

@@ -32,8 +32,13 @@ def test_a_run_completes_and_shows_its_steps(
     result = train(settings(tiny, tmp_path, tiny_base, steps=4))
     assert result.manifest.counts_out == {"sft_steps": 4}
     with get_client(sync_client=True) as client:
-        keys = {artifact.key for artifact in client.read_artifacts()}
-    assert {"train-sft-progress", "train-steps", "train-report", "train-page"} <= keys
+        shown = client.read_artifacts()
+    expected = {"train-sft-progress", "train-steps", "train-report", "train-page"}
+    assert expected <= {artifact.key for artifact in shown}
+    [page] = tmp_path.glob("runs/*/run.html")
+    [story] = [str(a.data) for a in shown if a.key == "train-page" and str(page) in str(a.data)]
+    assert story.startswith("# Finished\\: 4 steps"), "its last state"
+    assert "| sft | 1 |" in story and "The stage is finished" in story
 
 
 def test_cancelling_the_flow_run_ends_the_job(
