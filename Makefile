@@ -33,7 +33,7 @@ demo-slurm: setup ## the demo's training on a real Slurm cluster started on this
 	@examples/run_demo --slurm $(WORKSPACE)
 
 serve: setup ## Prefect server, deployments and a worker; prints the address of the UI
-	@deploy/setup apt $(APT_TOOLS)
+	@deploy/setup try $(APT_TOOLS)
 	@$(PY) -m flows.serve
 
 browse: setup ## look at the corpus of WORKSPACE in a browser; prints the address

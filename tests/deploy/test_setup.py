@@ -125,6 +125,52 @@ def test_without_apt_get_the_packages_are_named(checkout: Checkout) -> None:
     assert "no apt-get" in done.stderr and "munge" in done.stderr
 
 
+def add_command(checkout: Checkout, name: str) -> None:
+    (checkout.bin / name).write_text("#!/usr/bin/env bash\n")
+    (checkout.bin / name).chmod(0o755)
+
+
+@pytest.mark.parametrize("action", ["apt", "try"])
+def test_commands_from_elsewhere_will_do(checkout: Checkout, action: str) -> None:
+    (checkout.bin / "apt-get").unlink()
+    (checkout.bin / "dpkg-query").unlink()
+    for name in ("iverilog", "bwrap", "yosys"):
+        add_command(checkout, name)
+    done = checkout.setup(action, "iverilog", "bubblewrap", "yosys", FAKE_UID="1000")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("has_apt", "cure"), [(True, "sudo apt-get install bubblewrap yosys"), (False, "no apt-get")]
+)
+def test_who_can_do_without_goes_on_and_knows_what_is_missing(
+    checkout: Checkout, has_apt: bool, cure: str
+) -> None:
+    add_command(checkout, "iverilog")
+    if not has_apt:
+        (checkout.bin / "apt-get").unlink()
+    done = checkout.setup("try", "iverilog", "bubblewrap", "yosys", FAKE_UID="1000")
+    assert done.returncode == 0
+    assert "going on without bubblewrap yosys" in done.stderr and cure in done.stderr
+    assert checkout.calls == []
+
+
+def test_who_can_do_without_gets_it_where_that_is_possible(checkout: Checkout) -> None:
+    assert checkout.setup("try", "yosys", FAKE_UID="0").returncode == 0
+    assert checkout.calls == ["apt-get install -y -q --no-install-recommends yosys"]
+
+
+def test_serving_needs_no_root_and_no_debian() -> None:
+    done = subprocess.run(
+        ["make", "-n", "serve"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name != "MAKEFLAGS"},
+    )
+    assert "deploy/setup try iverilog" in done.stdout and "deploy/setup apt" not in done.stdout
+
+
 @pytest.mark.parametrize("version", ["3.9.2", "3.10.14"])
 def test_an_old_python_is_refused_before_anything_is_made(checkout: Checkout, version: str) -> None:
     done = checkout.setup("demo", FAKE_PYTHON=version)
@@ -229,5 +275,5 @@ def test_every_target_sets_up_first_and_asks_for_debian_packages_by_name(target:
     commands = done.stdout.splitlines()
     assert commands[0] == "deploy/setup demo"
     for command in commands:
-        if command.startswith("deploy/setup apt"):
-            assert re.fullmatch(r"deploy/setup apt( [a-z][a-z0-9.+-]+)+", command)
+        if command.startswith(("deploy/setup apt", "deploy/setup try")):
+            assert re.fullmatch(r"deploy/setup (apt|try)( [a-z][a-z0-9.+-]+)+", command)
