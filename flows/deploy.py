@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """The flags of `deploy` itself; a flow's are left over."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _register(arguments: list[str]) -> int:
-    parser = _Parser()
+    parser = Parser()
     parser.add_argument("-h", "--help", action="help", help="show this text and stop")
     options = parser.parse_args(arguments)
     if options.deployment or options.cron:
@@ -93,7 +93,7 @@ def _register(arguments: list[str]) -> int:
 def _set_up(flow: str, arguments: list[str]) -> int:
     if flow not in flow_names():
         raise UsageError(f"{flow!r} is no flow: there are {', '.join(flow_names())}")
-    options, rest = _Parser().parse_known_args(arguments)
+    options, rest = Parser().parse_known_args(arguments)
     if Path.cwd() != REPOSITORY:
         raise UsageError(f"run this in {REPOSITORY}: a worker reads relative paths from there")
     if not {"-h", "--help"} & set(rest):

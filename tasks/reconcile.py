@@ -12,7 +12,7 @@ from prefect import task
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import ObjectNotFound
-from prefect.states import AwaitingRetry, Crashed
+from prefect.states import AwaitingRetry, Cancelled, Crashed
 
 from tasks._options import task_options
 from tasks.stopping import is_cancelled, is_suspended
@@ -87,3 +87,15 @@ def _act(client: SyncPrefectClient, finding: FlowFinding) -> None:
     elif finding.action is FlowAction.MARK_CRASHED:
         message = "The process of this flow run is gone (found by reconcile)."
         client.set_flow_run_state(flow_run, Crashed(message=message), force=True)
+    elif finding.action is FlowAction.CANCEL_JOBS:
+        _finish_cancelling(client, finding.flow)
+
+
+def _finish_cancelling(client: SyncPrefectClient, flow: FlowRecord) -> None:
+    """Call cancelled what was to be: only the worker that started a flow run would ever do so
+    (Prefect 3.9), and that one is gone."""
+    message = "Its jobs are ended by reconcile; the worker that started it is gone."
+    for name in {flow.flow_run, flow.root}:
+        run = _read(client, name)
+        if run is not None and run.state is not None and run.state.is_cancelling():
+            client.set_flow_run_state(run.id, Cancelled(message=message), force=True)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from flows.deploy import Parser
 from workspace.config import StageConfig
+from workspace.flags import FlagParser
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 FLOWS = sorted(
@@ -69,3 +73,33 @@ def test_a_flows_door_and_its_form_are_the_same_model(name: str) -> None:
     (parameter,) = getattr(module, name).parameters.properties
     assert parameter == "config"
     assert issubclass(module.DOOR.config, StageConfig)
+
+
+def test_the_nightly_configuration_of_the_docs_loads_and_reaches_sbatch() -> None:
+    from flows._pipeline import PipelineConfig
+
+    docs = (REPOSITORY / "docs" / "slurm.md").read_text(encoding="utf-8")
+    [text] = re.findall(r"```yaml\n(# nightly\.yaml.*?)```", docs, re.DOTALL)
+    config = PipelineConfig.parse(yaml.safe_load(text), origin="docs/slurm.md").for_train()
+    slurm = config.slurm
+    assert (config.nodes, slurm.qos, slurm.constraint, slurm.reservation) == (
+        4, "night", "h100&ib", "chips",
+    )  # fmt: skip
+
+
+def test_the_deploy_lines_of_the_docs_are_understood(tmp_path: Path) -> None:
+    """Each is parsed as given, up to the server that is not there."""
+    from prefect.client.schemas.schedules import CronSchedule
+
+    docs = (REPOSITORY / "docs" / "slurm.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^ *python -m flows\.deploy (.+)$", docs, re.MULTILINE)
+    assert len(lines) == 2
+    for line in lines:
+        flow, *rest = shlex.split(line)
+        options, settings = Parser().parse_known_args(rest)
+        CronSchedule(cron=options.cron, timezone=options.timezone)
+        door = importlib.import_module(f"flows.{flow}").DOOR
+        parser = FlagParser("x", door.config, "", "", can_preview=False, recipes=door.recipes)
+        nightly = tmp_path / "nightly.yaml"
+        nightly.write_text("sources: [/d]\nworkspace: /w\n")
+        parser.parse([str(nightly) if word == "nightly.yaml" else word for word in settings])

@@ -112,6 +112,26 @@ def test_from_a_lost_flow_run_to_a_cancelled_job(
 
 
 @pytest.mark.parametrize("part", [False, True])
+def test_a_flow_run_is_cancelled_though_its_worker_was_replaced(run: RunFolder, part: bool) -> None:
+    """The page's button says `Cancelling`; no other worker takes that up. `part`: a pipeline's."""
+    from prefect.states import Cancelling
+
+    flow_run = start_flow_run(run)
+    own = flow_run
+    if part:
+        own = start_flow_run(run)
+        set_state(own, Cancelling())
+        note_flow(run, FlowRecord(str(own), str(flow_run)))
+    set_state(flow_run, Cancelling())
+    [cancelled], [job] = reconcile(run)
+    assert (cancelled.state, cancelled.action) == (FlowState.CANCELLED, FlowAction.CANCEL_JOBS)
+    assert job.situation is Situation.CANCELLED
+    assert '"exit_code": 75' in (run.stage("sft").attempt(1) / "exit.json").read_text()
+    assert (state_name(flow_run), state_name(own)) == ("Cancelled", "Cancelled")
+    assert reconcile(run) == ([], [])
+
+
+@pytest.mark.parametrize("part", [False, True])
 def test_a_suspended_flow_run_keeps_no_job(run: RunFolder, part: bool) -> None:
     """Its process died before it heard of it. `part`: a pipeline's, which was suspended itself."""
     from prefect.states import Pending, Suspended
