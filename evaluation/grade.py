@@ -26,6 +26,7 @@ from evaluation.benchmarks.verilog.answers import Verdicts, read_answers
 from evaluation.benchmarks.verilog.cache import Cache, default_folder
 from evaluation.benchmarks.verilog.errata import PATH, Errata, read_errata
 from evaluation.benchmarks.verilog.grader import VERSION
+from evaluation.benchmarks.verilog.official import has_rules
 from evaluation.benchmarks.verilog.problems import READERS, Problem, read_benchmark
 from evaluation.benchmarks.verilog.public_set import (
     BenchSet,
@@ -109,6 +110,8 @@ def grade(options: argparse.Namespace) -> Summary:
     for flag, value in (("--workers", options.workers), ("--samples", options.samples)):
         if value is not None and value < 1:
             raise UserError(f"{flag} must be at least 1")
+    if options.no_errata and not has_rules(name):
+        raise UserError(f"--no-errata: {name} has no upstream whose rules could be followed")
     started = time.monotonic()
     problems = read_benchmark(name, Path(place))
     board = _benchmark_of_board(options, name, Path(place))
@@ -128,8 +131,7 @@ def grade(options: argparse.Namespace) -> Summary:
         workers=options.workers,
         progress=bar if sys.stderr.isatty() else log_lines,
     )
-    surprising = {n: why for n, why in graded.unusable.items() if n not in known}
-    refuse_too_many_unusable(name, surprising, len({answer.task_id for answer in answers}))
+    refuse_too_many_unusable(name, graded.unusable, {a.task_id for a in answers}, known)
     verdicts.finish(graded.lines)
     given: dict[str, list[int]] = {}
     for answer in answers:
@@ -192,7 +194,7 @@ def _summarise(
         if not complete:
             return None
         counts = summaries.count_passes(graded.lines, list(names), official=official)
-        return summaries.score_of(counts, samples)
+        return summaries.score_of(counts, samples, as_printed_by=name if official else "")
 
     return Summary(
         benchmark=name,
@@ -203,7 +205,7 @@ def _summarise(
         problems=len(problems),
         samples_per_problem=samples,
         audited=None if options.no_errata else score(audited, official=False),
-        official=score(list(problems), official=True),
+        official=score(list(problems), official=True) if has_rules(name) else None,
         outcomes=summaries.outcomes_of(graded.lines),
         missing=summaries.missing_samples(given, list(problems), samples),
         without_verdict=[list(item) for item in graded.infra],

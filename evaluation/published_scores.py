@@ -46,7 +46,7 @@ class _Line(_Entry):
 
 class _Ceiling(_Entry):
     percent: float = Field(gt=0, le=100)
-    why: str
+    why: str = Field(min_length=1)
 
 
 class PublishedScores(_Entry):
@@ -87,7 +87,7 @@ class PublishedScores(_Entry):
         return sorted(found, key=lambda score: (score.metric, -score.value, score.model))
 
     def ceiling(self, benchmark: str) -> float:
-        """The most that right answers can score on `benchmark` by upstream's rules."""
+        """The most that upstream's own references score on `benchmark` by upstream's rules."""
         known = self.ceilings.get(benchmark)
         return known.percent / 100 if known else 1.0
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from evaluation.benchmarks import Benchmark
 from evaluation.benchmarks.grading import Graded, mentions, sampled_metrics
+from evaluation.benchmarks.verilog.official import printed_rate
 from evaluation.claims import Claim, claims
 from evaluation.effects import Effects, effects
 from evaluation.power import Power, smallest_visible
@@ -166,6 +167,8 @@ def _metrics(
             continue
         if benchmark.sampled:
             values = sampled_metrics(graded, ks, is_excluded=row_id in excluded)
+            if benchmark.has_official:
+                values |= _as_printed(benchmark.name, graded, ks, len(rows))
         elif benchmark.headline == "accuracy":
             values = _asked(graded[0], rows[row_id]["answer"])
         else:
@@ -175,6 +178,20 @@ def _metrics(
         for metric, value in values.items():
             found.setdefault(metric, {})[row_id] = value
     return dict(sorted(found.items(), key=lambda item: item[0].startswith("official_")))
+
+
+def _as_printed(
+    benchmark: str, graded: Sequence[Graded], ks: Sequence[int], problems: int
+) -> dict[str, float]:
+    """Upstream's rates by its own arithmetic, mistakes included."""
+    passed, samples = sum(one.official == "pass" for one in graded), len(graded)
+    return {
+        f"official_pass@{k}": printed_rate(
+            benchmark, passed=passed, samples=samples, k=k, problems=problems
+        )
+        for k in ks
+        if k <= samples
+    }
 
 
 def _asked(graded: Graded, reference: str) -> dict[str, float]:

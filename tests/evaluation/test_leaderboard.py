@@ -14,6 +14,7 @@ import pytest
 from published_inputs import add_model, of, publish_evaluation
 
 from evaluation import leaderboard
+from evaluation.benchmarks.verilog.public_set import UPSTREAM
 from evaluation.leaderboard import Board, Group, build
 from evaluation.leaderboard_page import render
 from evaluation.published_scores import read_published
@@ -100,6 +101,49 @@ def test_every_published_score_has_a_source_and_a_known_benchmark() -> None:
     assert len(scores) > 30
     assert all(score.source and 0 < score.value < 1 for score in scores)
     assert {*published.benchmarks} <= {*READERS, "rtllm_v2.0", "cvdp", "chipbench"}
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "references", "of"),
+    [
+        ("verilog_eval_v1_machine", 143, 143),
+        ("verilog_eval_v1_human", 156, 156),
+        ("verilog_eval_v2_code_complete", 153, 156),
+        ("verilog_eval_v2_spec_to_rtl", 152, 156),
+        ("rtllm_v1.1", 28, 29),
+        ("rtllm_v2.0", 49, 50),
+    ],
+)
+def test_a_ceiling_is_what_upstream_gives_to_its_own_references(
+    benchmark: str, references: int, of: int
+) -> None:
+    published = read_published()
+    assert published.ceiling(benchmark) == pytest.approx(references / of, abs=5e-5)
+    assert str(references) in published.ceilings[benchmark].why
+
+
+def test_every_public_benchmark_has_a_ceiling_with_its_reason() -> None:
+    published = read_published()
+    assert set(published.ceilings) == set(UPSTREAM)
+    assert all(ceiling.why for ceiling in published.ceilings.values())
+
+
+def test_no_score_is_doubled_over_a_wrong_reference() -> None:
+    """Twice 14 of 29 designs is all 28 that can pass, and the published figure is rounded up."""
+    coder = next(s for s in read_published().of("rtllm_v1.1") if s.model.startswith("RTL-Coder"))
+    assert coder.value == 0.483
+    assert (
+        "above the ceiling of 96.5%" in coder.twice or "above the ceiling of 96.6%" in coder.twice
+    )
+    doubled = [s.model for s in read_published().of("rtllm_v1.1") if not s.twice]
+    assert doubled == ["GPT-3.5"]
+
+
+def test_a_ceiling_without_its_reason_is_refused(tmp_path: Path) -> None:
+    wrong = tmp_path / "scores.yaml"
+    wrong.write_text("version: 1\nceilings: {x: {percent: 9, why: ''}}\nsources: {}\nscores: {}\n")
+    with pytest.raises(UserError, match="why"):
+        read_published(wrong)
 
 
 def test_a_score_without_its_source_is_refused(tmp_path: Path) -> None:

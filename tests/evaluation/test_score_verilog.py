@@ -117,7 +117,7 @@ def test_canned_answers_get_exact_scores_paired_and_by_both_rules(
     samples = pq.read_table(result.directory / "samples.parquet").to_pylist()
     assert len(samples) == 2 * 3 * 2
     wrong = next(s for s in samples if s["outcome"] == "mismatch")
-    assert (wrong["score"], wrong["official"]) == (0.0, "mismatch")
+    assert (wrong["score"], wrong["official"]) == (0.0, "mismatch (R)")
     assert "dsm_mark_" in wrong["output"], "the end of what the simulator printed"
     assert STEP_SET.replace("_", " ") not in (result.directory / "report.html").read_text()
     assert "VerilogEval v2 code completion" in (result.directory / "report.html").read_text()

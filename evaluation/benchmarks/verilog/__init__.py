@@ -10,6 +10,7 @@
 | `grader` | one answer -> one judgement, in the sandbox |
 | `official` | what upstream's own analyser would have said |
 | `errata` | what is known to be wrong with the problems (`errata.yaml`), with evidence |
+| `kinds` | what kind of design a problem asks for |
 | `cache` | judgements and recordings on disk, by content |
 | `answers` | reads answers, keeps verdicts |
 | `run` | all answers of a file, longest first, on all cores |

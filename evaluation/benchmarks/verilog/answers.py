@@ -29,7 +29,7 @@ class Answer(NamedTuple):
 
 
 class VerdictLine(NamedTuple):
-    """One line of the verdicts. `official` is "pass" or upstream's reason.
+    """One line of the verdicts. `official` is "pass", upstream's reason, or "" without upstream.
 
     `output` is the end of what compiler and simulator printed.
     """

@@ -11,12 +11,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from workspace.errors import UserError
+
+_Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 PATH = Path(__file__).with_name("errata.yaml")
 
@@ -26,13 +28,13 @@ class Erratum(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    benchmarks: tuple[str, ...]
-    problem: str
+    benchmarks: tuple[str, ...] = Field(min_length=1)
+    problem: str = Field(min_length=1)
     effect: Literal["exclude", "forgive_first", "note"]
     samples: int = Field(0, ge=0, description="of forgive_first")
     simulators: tuple[str, ...] = Field((), description="prefixes of versions; none: all")
-    what: str
-    evidence: str
+    what: _Said
+    evidence: _Said = Field(description="what was run or read that shows it")
 
 
 class Errata(BaseModel):

@@ -39,7 +39,7 @@ from evaluation.verifiers.verilog_golden import Sample, compare_samples
 from evaluation.verifiers.verilog_simulation import COMPILED_BYTES
 from evaluation.verifiers.verilog_tokens import tokens_of
 
-VERSION: Final = "5"  # part of a score's identity: raise it when any judgement may change
+VERSION: Final = "6"  # part of a score's identity: raise it when any judgement may change
 MIN_CPU_S: Final = 2
 
 
@@ -121,26 +121,42 @@ class ProblemGrader:
         )
         found = run_in_bench(self.problem, golden.outline, code, allowance, known=golden.run)
         if isinstance(found, Verdict):
-            return Judgement(found.outcome, found.detail, found.outcome, found.output)
-        warned = official.refusal(
-            self.problem.benchmark,
-            found.warnings,
-            timeout=golden.timeout,
-            asserts=has_concurrent_assertion(tokens_of(code)),
-        )
+            return Judgement(found.outcome, found.detail, self._not_run(found, code), found.output)
         if self.problem.self_judging:
-            exact = audited = read_verdict(found.stdout, MARK)
+            audited, said = read_verdict(found.stdout, MARK), found.stdout
         else:
             read = read_recording(found.stdout, found.written, MARK)
             exact = audited = self._compare(read, 0)
             if self.forgiven and not exact.passed:
                 audited = self._compare(read, self.forgiven)
+            said = self._as_upstream_prints(read, exact)
+        asserts = has_concurrent_assertion(tokens_of(code))
+        log = official.Log(found.warnings, said, code, asserts)
         return Judgement(
             audited.outcome,
             audited.detail,
-            warned if exact.passed else exact.outcome,
+            official.refusal(self.problem.benchmark, log),
             f"{found.warnings}{found.stdout}{found.written[-OUTPUT_CHARS:]}"[-OUTPUT_CHARS:],
         )
+
+    def _not_run(self, verdict: Verdict, code: str) -> str:
+        """Why upstream calls an answer wrong that ended before its simulation did."""
+        compiled = verdict.outcome not in ("compile", "interface")
+        if compiled or not official.has_icarus(self.problem.benchmark):
+            return verdict.outcome
+        return official.refusal(self.problem.benchmark, official.Log(verdict.output, "", code))
+
+    def _as_upstream_prints(self, read: Recording | Verdict, exact: Verdict) -> str:
+        """The lines of upstream's bench on which its verdict rests."""
+        guard = "TIMEOUT\n" if self.golden.timeout else ""
+        if isinstance(read, Verdict) or exact.outcome not in ("pass", "mismatch"):
+            return guard
+        wrong = 0 if exact.passed else self._mismatches(read)
+        return f"{guard}Mismatches: {wrong} in {read.samples} samples\n"
+
+    def _mismatches(self, read: Recording) -> int:
+        pairs = zip(self.golden.samples, read.lines, strict=True)
+        return sum(not wanted.accepts(Sample.parse(line)) for wanted, line in pairs)
 
     def _compare(self, read: Recording | Verdict, forgiven: int) -> Verdict:
         """Verdict on what the recording bench kept of a candidate."""

@@ -42,6 +42,7 @@ class Problem:
     interface: str = ""  # stands before an answer that is only the module's body
     side_files: tuple[tuple[str, bytes], ...] = ()  # name and content, read by the bench
     self_judging: bool = False  # the bench itself prints the verdict
+    category: str = ""  # upstream's kind of design, where it names one; decides no verdict
 
     def digest(self) -> str:
         """Changes with anything that a verdict may depend on."""
@@ -160,7 +161,7 @@ def _read_rtllm(name: str, folder: Path) -> list[Problem]:
     twice = {one for one in names if names.count(one) > 1}
     if twice:
         raise UserError(f"{folder} holds {min(twice)} twice: give the folder of one version")
-    return [_read_design(name, design) for design in designs]
+    return [_read_design(name, folder, design) for design in designs]
 
 
 def design_folders(folder: Path) -> list[Path]:
@@ -172,7 +173,7 @@ def design_folders(folder: Path) -> list[Path]:
     return sorted(found - {folder}, key=lambda path: path.name)
 
 
-def _read_design(name: str, folder: Path) -> Problem:
+def _read_design(name: str, root: Path, folder: Path) -> Problem:
     bench = read_text(folder / "testbench.v")
     read_text(folder / "design_description.txt")
     references = sorted(folder.glob("verified_*.v"))
@@ -201,7 +202,13 @@ def _read_design(name: str, folder: Path) -> Problem:
         reference_top=named[0],
         side_files=tuple((path.name, _bytes(path)) for path in sides),
         self_judging=True,
+        category=_category(folder.relative_to(root)),
     )
+
+
+def _category(design: Path) -> str:
+    """The outermost folder around a design of v2.0; v1.1 has none."""
+    return design.parts[0].replace("_", " ") if len(design.parts) > 1 else ""
 
 
 def _read_local(name: str, path: Path) -> list[Problem]:

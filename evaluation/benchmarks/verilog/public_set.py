@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,8 +24,9 @@ from evaluation.benchmarks.problem_set import ProblemSet, Row, choose
 from evaluation.benchmarks.rtllm.prompts import prompts as rtllm_prompts
 from evaluation.benchmarks.verilog.cache import Cache
 from evaluation.benchmarks.verilog.contents import LAYOUT
-from evaluation.benchmarks.verilog.errata import read_errata
+from evaluation.benchmarks.verilog.errata import Erratum, read_errata
 from evaluation.benchmarks.verilog.grader import VERSION, ProblemGrader
+from evaluation.benchmarks.verilog.kinds import kind_of
 from evaluation.benchmarks.verilog.problems import Problem, read_benchmark
 from evaluation.benchmarks.verilog.run import record_references
 from evaluation.benchmarks.verilog.scoring import ground_truth
@@ -121,7 +122,7 @@ class BenchSet(ProblemSet):
                 f"problem {name} of {self.benchmark.name}: its own reference does not pass its "
                 f"bench ({why}): mend or remove it"
             )
-        refuse_too_many_unusable(self.benchmark.name, surprising, len(self.problems))
+        refuse_too_many_unusable(self.benchmark.name, unusable, self.problems, errata)
         excluded = excluded_by(errata, unusable)
         return {name: why for name, why in excluded.items() if name in self.problems}
 
@@ -139,12 +140,23 @@ class BenchSet(ProblemSet):
         return {n: f"{g.unusable} {g.detail}".strip() for n, g in unusable.items()}
 
 
-def refuse_too_many_unusable(name: str, unusable: Mapping[str, str], problems: int) -> None:
-    """Raises `BrokenToolchainError` when so many references fail that something else is wrong."""
-    if len(unusable) > max(1, _MOST_UNUSABLE * problems):
-        example, why = min(unusable.items())
+def refuse_too_many_unusable(
+    name: str,
+    unusable: Mapping[str, str],
+    problems: Collection[str],
+    errata: Mapping[str, Sequence[Erratum]],
+) -> None:
+    """Raises `BrokenToolchainError` when so many references fail that something else is wrong.
+
+    Problems that the errata exclude say nothing of the toolchain, whether they can be run or not.
+    """
+    known = excluded_by(errata, {})
+    judged = [task_id for task_id in problems if task_id not in known]
+    failed = {task_id: why for task_id, why in unusable.items() if task_id not in known}
+    if len(failed) > max(1, _MOST_UNUSABLE * len(judged)):
+        example, why = min(failed.items())
         raise BrokenToolchainError(
-            f"{tool_version()} cannot run {len(unusable)} of {problems} references of {name}, for "
+            f"{tool_version()} cannot run {len(failed)} of {len(judged)} references of {name}, for "
             f"example {example}: {why}"
         )
 
@@ -159,7 +171,7 @@ def read_public_set(
     said = public.prompts(source, problems)
     truth = ground_truth(name, source, cache)
     rows = [
-        bench_row(problem, f"{said[task_id].rstrip()}\n\n{_INSTRUCTION}", truth)
+        bench_row(problem, f"{said[task_id].rstrip()}\n\n{_INSTRUCTION}", truth, kind_of(problem))
         for task_id, problem in problems.items()
     ]
     chosen = choose(rows, limit, seed)

@@ -17,6 +17,7 @@ from evaluation.benchmarks.verilog.answers import Answer, VerdictLine, Verdicts
 from evaluation.benchmarks.verilog.cache import Cache
 from evaluation.benchmarks.verilog.errata import Erratum
 from evaluation.benchmarks.verilog.grader import Judgement, ProblemGrader
+from evaluation.benchmarks.verilog.official import has_rules
 from evaluation.benchmarks.verilog.problems import Problem
 from evaluation.verifiers.verdict import Verdict
 from workspace.progress import Progress, quiet
@@ -69,7 +70,8 @@ def grade_answers(
         if judgement.without_verdict:
             infra.extend((a.task_id, a.sample, judgement.outcome) for a in job.answers)
             return
-        lines = [_line(answer, judgement, job.key, use_errata) for answer in job.answers]
+        problem = job.grader.problem
+        lines = [_line(problem, answer, judgement, job.key, use_errata) for answer in job.answers]
         verdicts.add(lines)
         done.update({(line.task_id, line.sample): line for line in lines})
 
@@ -112,7 +114,7 @@ def _jobs(
             done[answer.task_id, answer.sample] = known
         elif isinstance(code, Verdict):
             judgement = Judgement(code.outcome, code.detail, code.outcome)
-            without_code.append(_line(answer, judgement, key, use_errata))
+            without_code.append(_line(grader.problem, answer, judgement, key, use_errata))
         else:
             job = jobs.setdefault(key, _Job(grader, code, key, []))
             job.answers.append(answer)
@@ -124,10 +126,14 @@ def _jobs(
     return list(jobs.values())
 
 
-def _line(answer: Answer, judgement: Judgement, key: str, use_errata: bool) -> VerdictLine:
-    official = judgement.official or "pass"
+def _line(
+    problem: Problem, answer: Answer, judgement: Judgement, key: str, use_errata: bool
+) -> VerdictLine:
     verdict = judgement.outcome
-    if not use_errata and verdict == "pass" and official != "pass":
+    official = (judgement.official or "pass") if has_rules(problem.benchmark) else ""
+    if not use_errata and official == "pass":
+        verdict = "pass"
+    elif not use_errata and verdict == "pass":
         verdict = f"official:{official}"
     task_id, sample, _ = answer
     return VerdictLine(task_id, sample, verdict, judgement.detail, official, key, judgement.output)

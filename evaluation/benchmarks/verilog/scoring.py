@@ -17,7 +17,6 @@ from evaluation.benchmarks.grading import Graded
 from evaluation.benchmarks.verilog.answers import Answer, VerdictLine, Verdicts
 from evaluation.benchmarks.verilog.cache import Cache
 from evaluation.benchmarks.verilog.errata import read_errata
-from evaluation.benchmarks.verilog.official import has_rules
 from evaluation.benchmarks.verilog.problems import read_benchmark
 from evaluation.benchmarks.verilog.run import grade_answers
 from evaluation.verifiers.verilog import tool_version
@@ -53,8 +52,6 @@ def grade(responses: Sequence[Sequence[str]], docs: Sequence[dict[str, Any]]) ->
     for answer in answers:
         key = (answer.task_id, answer.sample)
         one = graded_line(answer.text, lines[key]) if key in lines else _without(answer, infra[key])
-        if not has_rules(place["benchmark"]):
-            one = one._replace(official=None)
         graded[answer.task_id].append(json.dumps(one))
     return [graded[doc["row_id"]] for doc in docs]
 
@@ -62,7 +59,7 @@ def grade(responses: Sequence[Sequence[str]], docs: Sequence[dict[str, Any]]) ->
 def graded_line(text: str, line: VerdictLine) -> Graded:
     """An answer with its verdict as all benchmarks have them."""
     score = float(line.verdict == "pass")
-    return Graded(text, score, line.verdict, line.detail, line.official, line.output)
+    return Graded(text, score, line.verdict, line.detail, line.official or None, line.output)
 
 
 def _without(answer: Answer, why: str) -> Graded:

@@ -1,9 +1,10 @@
 """Verdicts of one benchmark -> scores with intervals, and failures by kind.
 
-Two scores. `official` follows upstream's rules on all problems. `audited` follows the simulation,
-with the problems left out that the errata exclude or whose reference cannot run here, and forgiven
-samples forgiven. A sample that is missing counts as wrong in both; a sample that the machine could
-not judge makes the run incomplete, and then there is no score.
+Two scores. `official` follows upstream's rules and arithmetic on all problems, and is absent for a
+set of your own, which has no upstream. `audited` follows the simulation, with the problems left out
+that the errata exclude or whose reference cannot run here, and forgiven samples forgiven. A sample
+that is missing counts as wrong in both; a sample that the machine could not judge makes the run
+incomplete, and then there is no score.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pydantic import BaseModel, ConfigDict
 
 from evaluation.benchmarks.verilog.answers import VerdictLine
 from evaluation.benchmarks.verilog.errata import Erratum
-from evaluation.statistics import mean_interval, pass_at_k
+from evaluation.benchmarks.verilog.official import printed_rate
+from evaluation.statistics import mean_interval
 
 _KS = (1, 2, 3, 4, 5, 10, 20, 50, 100)
 
@@ -69,14 +71,22 @@ class Summary(BaseModel):
         return not self.without_verdict
 
 
-def score_of(passed: Mapping[str, int], samples: int) -> Score | None:
-    """The score of so many right answers of `samples` for each problem; None without problems."""
+def score_of(passed: Mapping[str, int], samples: int, *, as_printed_by: str = "") -> Score | None:
+    """The score of so many right answers of `samples` for each problem; None without problems.
+
+    `as_printed_by` is the benchmark whose upstream's arithmetic is used, mistakes included.
+    """
     if not passed:
         return None
     names = sorted(passed)
     rates = []
     for k in sorted({k for k in _KS if k <= samples} | {samples}):
-        values = [pass_at_k(samples, passed[name], k) for name in names]
+        values = [
+            printed_rate(
+                as_printed_by, passed=passed[name], samples=samples, k=k, problems=len(names)
+            )
+            for name in names
+        ]
         interval = mean_interval(values, names)
         rates.append(PassRate(k=k, value=interval.value, low=interval.low, high=interval.high))
     return Score(
@@ -148,6 +158,12 @@ def as_text(summary: Summary) -> str:
         ]
     rows.append("answers by outcome:")
     rows += [f"  {count:6d}  {outcome}" for outcome, count in summary.outcomes.items()]
+    refused = sum(n for outcome, n in summary.outcomes.items() if outcome.startswith("rejected:"))
+    if refused and summary.official is not None:
+        rows.append(
+            f"of them {refused} refused before they ran: upstream would have run them, "
+            "so `official` is not known for these and takes them for wrong"
+        )
     rows += _listed("excluded from the audited score", summary.excluded.items())
     rows += _listed("notes", summary.notes.items())
     rows += _listed("the reference cannot be run here", summary.unusable.items())
