@@ -53,6 +53,8 @@ _WORDS: Final[dict[str, str]] = {
     "node_lost": "A node is lost",
     "spare_used": "A spare takes over",
     "agents_missing": "Nodes did not come up",
+    "node_unfit": "A node is not fit",
+    "cut_off": "Most nodes are silent at once",
     "stood_still": "The job stood still",
     "orphans_ended": "Leftovers of earlier ranks ended",
     "successor_queued": "The next job waits behind this one",
@@ -65,7 +67,8 @@ _WORDS: Final[dict[str, str]] = {
     "memory_short": "Memory is short",
 }
 _BAD: Final = {
-    "attempt_ended", "blamed", "hang", "straggler", "node_lost", "agents_missing", "memory_leak",
+    "attempt_ended", "blamed", "hang", "straggler", "node_lost", "agents_missing", "node_unfit",
+    "cut_off", "memory_leak",
     "memory_restart", "memory_short", "scheduler_silent",
 }  # fmt: skip
 

@@ -47,9 +47,10 @@ from training.cluster.recovery import (
     Resubmit,
     Shrink,
     Stop,
-    blamed,
+    convictions,
     decide,
     describe,
+    sentenced,
 )
 from training.cluster.successor_queue import SuccessorQueue, Want
 from training.failure_texts import error_of, in_words, stopped_error
@@ -213,7 +214,7 @@ class _Supervisor:
         want = Want(excluding, plan.nodes or self._recovery.worlds[0])
         log = self._log(number)
         self._answer(number, log, lambda: self._insurance.take_over(number, want, log))
-        job = self._make_job(number, excluding, plan.nodes)
+        job = self._with_spares_to_be_had(self._make_job(number, excluding, plan.nodes))
         write_history(job.attempt_dir, plan.history)
         return self._attempt(number, job, plan)
 
@@ -278,8 +279,16 @@ class _Supervisor:
         if nodes is None:
             return tuple(sorted({*plan.excluding, *others}))
         wanted = plan.nodes or self._recovery.worlds[0]
-        left = bearable(others, nodes.all - set(plan.excluding), wanted)
+        left = bearable(others, nodes.up - set(plan.excluding), wanted)
         return tuple(sorted({*plan.excluding, *left}))
+
+    def _with_spares_to_be_had(self, job: Job) -> Job:
+        """A job that leaves nodes out, and may want more spares than there are others."""
+        nodes = self._launcher.nodes() if job.spares and job.exclude_nodes else None
+        if nodes is None:
+            return job
+        others = len(nodes.up - set(job.exclude_nodes)) - job.nodes
+        return replace(job, spares=max(0, min(job.spares, others)))
 
     def _note_submission(self, attempt: _Attempt, handle: JobHandle) -> None:
         """Remember what cannot be told later; take it over when it was remembered before."""
@@ -422,15 +431,18 @@ class _Supervisor:
     def _decide(self, attempt: _Attempt, endings: list[Ending]) -> Decision:
         nodes = self._launcher.nodes()
         blacklist = self._recovery.blacklist
-        known = blacklist.avoided(time.time()) if blacklist else {}
+        now = time.time()
+        known = blacklist.avoided(now) if blacklist else {}
         history = (*attempt.plan.history, *endings)
-        wanted = self._recovery.worlds[0]
-        means = Means(
-            worlds=self._recovery.worlds,
-            usable=None if nodes is None else nodes.all - set(bearable(known, nodes.all, wanted)),
-        )
+        means = Means(worlds=self._recovery.worlds, now=now)
+        if nodes is not None:
+            # What the run itself blames nodes for is the decision's to weigh.
+            own = sentenced(history, now)
+            others = {node: until for node, until in known.items() if node not in own}
+            out = bearable(others, nodes.up - own.keys(), means.worlds[0])
+            means = means._replace(usable=nodes.up - set(out), down=nodes.all - nodes.up)
         if blacklist is not None:
-            for node, ending in blamed(history).items():
+            for node, ending in convictions(history):
                 self._blame(attempt, blacklist, node, ending)
         return decide(history, means, self._recovery.limits)
 
@@ -444,7 +456,8 @@ class _Supervisor:
             hours = (until - time.time()) / 3600
             attempt.log.say(
                 "blamed",
-                f"{node}: {describe(ending)}; left out of jobs for {hours:.0f} hours",
+                f"{node}: {describe(ending)}; left out of jobs for {hours:.0f} "
+                f"hour{'' if round(hours) == 1 else 's'}",
                 generation=ending.generation,
                 nodes=(node,),
             )
@@ -471,5 +484,5 @@ class _Supervisor:
 def _done(last: Ending) -> Ending:
     return Ending(
         last.attempt, last.generation, Cause.DONE, last.nodes, (), "", last.from_step,
-        last.newest_step,
+        last.newest_step, last.ended,
     )  # fmt: skip

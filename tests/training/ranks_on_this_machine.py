@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from training.cluster.coordinator import Coordinator, Plan
@@ -33,7 +33,11 @@ class Job:
         sections: SectionLimits | None = None,
         replace_stragglers: bool = False,
         metrics_targets: Path | None = None,
+        health: Mapping[str, str] | None = None,
+        instead: Mapping[str, str] | None = None,
     ) -> None:
+        """`health`: what a node's agent is to check first. `instead` of an agent a node may run a
+        line of shell."""
         self.folder = folder
         self._metrics = ["--metrics-targets", str(metrics_targets)] if metrics_targets else []
         self.names = tuple(f"n{number}" for number in range(nodes + spares))
@@ -46,6 +50,7 @@ class Job:
             plan, self._start_agents, host="127.0.0.1", job_id=os.getpid()
         )
         self.exit_code: int | None = None
+        self._health, self._instead = health or {}, instead or {}
         self._processes = processes
         self._command = command
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -91,15 +96,19 @@ class Job:
         self.exit_code = self.coordinator.run()
 
     def _start_agents(self, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        lines = [self._instead.get(name) or self._agent(name) for name in self.names]
+        return subprocess.Popen(
+            ["bash", "-c", "\n".join([*(f"{line} &" for line in lines), "wait"])],
+            env={**os.environ, **environment},
+            stderr=subprocess.PIPE,
+        )
+
+    def _agent(self, node: str) -> str:
         agent = shlex.join(
             [
                 sys.executable, "-m", "training.cluster.node_agent",
                 "--attempt-dir", str(self.folder), "--processes", str(self._processes),
-                *self._metrics, "--", *self._command,
+                *self._metrics, "--health", self._health.get(node, ""), "--", *self._command,
             ]
         )  # fmt: skip
-        lines = [f"SLURMD_NODENAME={name} {MARK}={shlex.quote(str(self.folder))} {agent} &"
-                 for name in self.names]  # fmt: skip
-        return subprocess.Popen(
-            ["bash", "-c", "\n".join([*lines, "wait"])], env={**os.environ, **environment}
-        )
+        return f"SLURMD_NODENAME={node} {MARK}={shlex.quote(str(self.folder))} {agent}"

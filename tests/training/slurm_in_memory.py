@@ -20,6 +20,7 @@ class Scheduler(SlurmClient):
         super().__init__(sleep=lambda seconds: None)
         self.jobs: dict[str, JobInfo] = {}
         self.history: dict[str, JobInfo] = {}
+        self.partition: tuple[str, ...] = ()
         self.down: set[str] = set()
         self.submitted = 0
         self.lost_answers = 0
@@ -60,7 +61,8 @@ class Scheduler(SlurmClient):
             self.set(job_id, state="RUNNING", nodes=self.starts_on_exclude)
 
     def nodes(self, names: Iterable[str] = (), *, partition: str = "") -> list[NodeInfo]:
-        return [NodeInfo(name, "down" if name in self.down else "idle", True) for name in names]
+        listed = tuple(names) or self.partition
+        return [NodeInfo(name, "down" if name in self.down else "idle", True) for name in listed]
 
     def finished(self, job_id: str, name: str) -> JobInfo | None:
         found = self.history.get(job_id)

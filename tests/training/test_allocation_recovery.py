@@ -89,7 +89,7 @@ def test_without_a_spare_the_job_ends_and_names_the_lost_node(start: StartJob) -
     job.kill_node("n1")
     assert job.wait() == 1
     [ended] = job.events("ended")
-    assert (ended.facts["cause"], ended.nodes) == ("node_lost", ("n1",))
+    assert (ended.facts["cause"], ended.nodes) == ("node_silent", ("n1",))
 
 
 @pytest.mark.parametrize("fault", ["stopped", "loader"])

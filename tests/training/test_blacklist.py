@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from training.cluster.blacklist import (
     DAY_S,
     FORGIVEN,
+    HOUR_S,
     Blacklist,
     Offence,
     Terms,
     avoided,
+    bearable,
     main,
     score,
 )
@@ -30,6 +32,36 @@ def offence(node: str, days_ago: float, *, attempt: int = 1, cause: str = "node_
 def test_an_offence_is_forgotten_after_a_day() -> None:
     assert avoided([offence("n1", 0.9)], NOW) == {"n1": NOW + 0.1 * DAY_S}
     assert avoided([offence("n1", 1.1)], NOW) == {}
+
+
+@pytest.mark.parametrize(
+    ("until", "up", "wanted", "left_out"),
+    [
+        ({"a": 1.0}, "a b c", 2, "a"),
+        ({"a": 1.0}, "a b", 2, ""),
+        ({"a": 1.0, "b": 2.0}, "a b c", 2, "b"),
+        ({"a": 2.0, "b": 1.0}, "a b c", 2, "a"),
+        ({"a": 1.0, "b": 2.0}, "a b c d", 2, "a b"),
+        # a node that is down makes room for nobody
+        ({"a": 1.0, "b": 2.0}, "b c", 2, "a"),
+        ({"a": 1.0, "b": 2.0}, "b c", 1, "a b"),
+        ({"a": 1.0}, "b", 2, "a"),
+    ],
+)
+def test_nodes_that_come_back_soonest_are_taken_where_too_few_are_up(
+    until: dict[str, float], up: str, wanted: int, left_out: str
+) -> None:
+    assert bearable(until, frozenset(up.split()), wanted) == tuple(left_out.split())
+
+
+@pytest.mark.parametrize("cause", ["node_silent", "node_unfit"])
+def test_weak_evidence_counts_for_an_hour_and_doubles_like_any_other(cause: str) -> None:
+    hour = 1 / 24
+    assert avoided([offence("n1", 0.9 * hour, cause=cause)], NOW)
+    assert avoided([offence("n1", 1.1 * hour, cause=cause)], NOW) == {}
+    again = [offence("n1", at * hour, attempt=at, cause=cause) for at in (2, 4, 6, 8, 10)]
+    until = avoided(again, NOW)["n1"]
+    assert 12 * HOUR_S < until - NOW < 14 * HOUR_S, "the fifth in a day: 16 hours from its time"
 
 
 def test_a_repeat_offender_stays_out_longer() -> None:

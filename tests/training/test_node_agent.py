@@ -13,8 +13,14 @@ import pytest
 from processes import ends_soon
 from ranks_on_this_machine import Job
 
-from training.cluster.agent_link import LinkError, Listener, connect
-from training.cluster.node_agent import EXIT_UNFIT, free_port, is_fit, main
+from training.cluster.agent_link import (
+    ADDRESS_VARIABLE,
+    KEY_VARIABLE,
+    LinkError,
+    Listener,
+    connect,
+)
+from training.cluster.node_agent import EXIT_UNFIT, free_port, main, unfitness
 
 SHOW = "import json, os; print(json.dumps(dict(os.environ)), flush=True)"
 
@@ -194,12 +200,19 @@ def test_nobody_gets_in_without_the_key(tmp_path: Path) -> None:
     listener.close()
 
 
-def test_an_unfit_node_does_not_connect(
+def test_an_unfit_node_says_so_and_leaves(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    listener = Listener("key")
     monkeypatch.setenv("SLURMD_NODENAME", "node7")
+    monkeypatch.setenv(ADDRESS_VARIABLE, f"127.0.0.1:{listener.port}")
+    monkeypatch.setenv(KEY_VARIABLE, "key")
     health = '{"shared": ["/nonexistent"], "disks": []}'
     arguments = ["--attempt-dir", str(tmp_path), "--processes", "1", "--health", health]
     assert main([*arguments, "--", "-c", "pass"]) == EXIT_UNFIT
     assert "node7 is not fit: shared /nonexistent: drain" in capfd.readouterr().out
-    assert is_fit(f'{{"shared": ["{tmp_path}"], "gpus": 0}}')
+    told = listener.admitted.get(timeout=30).receive(30)
+    listener.close()
+    assert told is not None and (told["event"], told["node"]) == ("unfit", "node7")
+    assert told["why"].startswith("shared /nonexistent: drain")
+    assert unfitness(f'{{"shared": ["{tmp_path}"], "gpus": 0}}') == ""

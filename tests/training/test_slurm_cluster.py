@@ -18,8 +18,11 @@ from processes import ends_soon
 from slurm_on_one_host import Cluster
 
 from benchmarks.chaos.trainer import Settings, undisturbed_weights
+from training.cluster.container import ContainerOptions
+from training.cluster.evidence import attempt_endings
 from training.cluster.hang import SectionLimits
 from training.cluster.job import TERMINAL, Job, JobHandle, JobState, JobStatus
+from training.cluster.recovery import Cause
 from training.cluster.slurm import SlurmLauncher, SlurmOptions
 from training.run_events import EVENTS_NAME, read_events
 from training.run_record import StageFolder
@@ -283,6 +286,35 @@ def test_a_dead_node_loses_the_job_and_is_named(
     assert ended(launcher, launcher.submit(retry), retry).state is JobState.SUCCEEDED
     assert (retry.attempt_dir / "nodes.txt").read_text() == "node1\nnode3\n"
     assert "3 nodes are up" in cluster.call("start")
+
+
+def test_a_killed_agent_makes_its_node_a_suspect_and_no_more(
+    launcher: SlurmLauncher, job: Job
+) -> None:
+    job = replace(
+        job, command=("-c", "import os, time; print(os.getppid(), flush=True); time.sleep(300)")
+    )
+    handle = launcher.submit(job)
+    await_log(job, 0, "\n")
+    os.kill(int(await_log(job, 1, "\n")), signal.SIGKILL)
+    status = until(launcher, handle, job, JobState.LOST)
+    assert status == JobStatus(JobState.LOST, "no word from node2", 1)
+    [found] = attempt_endings(job.attempt_dir, status, attempt=1, from_step=0, newest_step=0)
+    assert (found.cause, found.suspects) == (Cause.NODE_SILENT, ("node2",))
+
+
+def test_an_srun_that_fails_at_once_convicts_no_node(cluster: Cluster, job: Job) -> None:
+    """This cluster has no pyxis."""
+    container = ContainerOptions(runtime="pyxis", image="nowhere.sqsh", mounts=("/:/",))
+    launcher = SlurmLauncher(SlurmOptions(container=container))
+    status = ended(launcher, launcher.submit(job), job)
+    assert (status.state, status.nodes) == (JobState.FAILED, ())
+    assert "unrecognized option '--container-image" in status.detail
+    assert "look at job.log" in status.detail
+    [found] = attempt_endings(job.attempt_dir, status, attempt=1, from_step=0, newest_step=0)
+    assert (found.cause, found.suspects) == (Cause.NOT_STARTED, ())
+    log = (job.attempt_dir / "job.log").read_text()
+    assert "unrecognized option" in log, "what srun says is in the log as well"
 
 
 WAITS_IN_GENERATION_ONE = """

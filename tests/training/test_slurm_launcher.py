@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from slurm_in_memory import Scheduler
 
-from training.cluster.job import Job, JobHandle, JobState
+from training.cluster.job import Job, JobHandle, JobState, JobStatus, Nodes
 from training.cluster.slurm import SlurmLauncher, SlurmOptions
 from training.cluster.slurm_output import ExitStatus, JobInfo
 from workspace.errors import TransientError, UserError
@@ -199,6 +199,52 @@ def test_a_failed_rank_is_named(launcher: SlurmLauncher, scheduler: Scheduler, j
         '{"exit_code": 1, "rank": 3, "host": "n2", "error": "ValueError: no", "ended_ns": 1}'
     )
     assert launcher.poll(handle, job).detail == "rank 3 on n2 ended with 1: ValueError: no"
+
+
+@pytest.mark.parametrize(
+    ("cause", "suspects", "down", "state", "lost"),
+    [
+        ("node_lost", ["n2"], [], JobState.LOST, ("n2",)),
+        # what the job suspects becomes certain when Slurm says so
+        ("node_silent", ["n2"], [], JobState.LOST, ()),
+        ("node_silent", ["n2"], ["n2"], JobState.LOST, ("n2",)),
+        ("node_silent", ["n2"], ["n1"], JobState.LOST, ()),
+        ("node_silent", [], ["n1", "n2"], JobState.LOST, ("n1", "n2")),
+        ("node_unfit", ["n2"], [], JobState.LOST, ()),
+        ("not_started", [], [], JobState.FAILED, ()),
+        ("not_started", [], ["n1"], JobState.LOST, ("n1",)),
+    ],
+)
+def test_only_slurm_calls_a_node_lost(
+    launcher: SlurmLauncher,
+    scheduler: Scheduler,
+    job: Job,
+    cause: str,
+    suspects: list[str],
+    down: list[str],
+    state: JobState,
+    lost: tuple[str, ...],
+) -> None:
+    handle = launcher.submit(job)
+    record_exit(job, 1)
+    (job.attempt_dir / "nodes.txt").write_text("n1\nn2\n")
+    (job.attempt_dir / "first-failure.json").write_text(
+        json.dumps(
+            {"exit_code": 1, "rank": -1, "host": "", "error": "why", "cause": cause,
+             "nodes": suspects}
+        )
+    )  # fmt: skip
+    scheduler.set(handle.job_id, state="FAILED", exit=ExitStatus(1, 0))
+    scheduler.down = set(down)
+    assert launcher.poll(handle, job) == JobStatus(state, "why", 1, lost)
+
+
+def test_nodes_that_are_down_are_known_but_not_up(
+    launcher: SlurmLauncher, scheduler: Scheduler
+) -> None:
+    scheduler.partition, scheduler.down = ("n1", "n2", "n3"), {"n2"}
+    nodes = launcher.nodes()
+    assert nodes == Nodes(frozenset(scheduler.partition), *[frozenset({"n1", "n3"})] * 2)
 
 
 def test_a_job_that_slurm_requeued_is_given_up_for_a_new_attempt(

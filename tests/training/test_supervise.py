@@ -65,6 +65,10 @@ def ends(state: JobState, *, step: int = 0, nodes: tuple[str, ...] = ()) -> Act:
     return act
 
 
+def up(*names: str, down: tuple[str, ...] = ()) -> Nodes:
+    return Nodes(frozenset({*names, *down}), frozenset(names), frozenset())
+
+
 def succeeds(launcher: ScriptedLauncher, job: Job) -> JobStatus:
     outcome = StageOutcome(
         stage="sft",
@@ -99,6 +103,7 @@ def run(
     recovery: Recovery | None = None,
     observe: Callable[[TrainProgress], None] = lambda progress: None,
     should_stop: Callable[[], bool] = lambda: False,
+    spares: int = 0,
 ) -> StageOutcome:
     def make_job(attempt: int, exclude_nodes: tuple[str, ...], nodes: int) -> Job:
         attempt_dir = folder.attempt(attempt)
@@ -108,6 +113,7 @@ def run(
             (),
             attempt_dir,
             nodes=nodes or 2,
+            spares=spares,
             exclude_nodes=exclude_nodes,
         )
 
@@ -316,14 +322,76 @@ def test_another_run_of_the_workspace_leaves_them_out_too(tmp_path: Path) -> Non
     run(first, ScriptedLauncher(first, acts), recovery=recovery)
     second = StageFolder(tmp_path / "runs" / "b" / "sft", "sft")
     launcher = ScriptedLauncher(second, [succeeds])
-    launcher.cluster = Nodes(frozenset({"n1", "n2", "n3"}), frozenset())
+    launcher.cluster = up("n1", "n2", "n3")
     run(second, launcher, recovery=recovery)
     third = StageFolder(tmp_path / "runs" / "c" / "sft", "sft")
     small = ScriptedLauncher(third, [succeeds])
-    small.cluster = Nodes(frozenset({"n1", "n3"}), frozenset())
+    small.cluster = up("n1", "n3")
     run(third, small, recovery=recovery)
     assert launcher.jobs[0].exclude_nodes == ("n3",)
     assert small.jobs[0].exclude_nodes == (), "better a bad node than a job that never starts"
+
+
+def test_nodes_that_are_up_again_come_back_where_others_are_wanting(
+    folder: StageFolder, tmp_path: Path
+) -> None:
+    """Two of three are lost one after the other; all three are up when it counts."""
+    recovery = Recovery(blacklist=Blacklist(tmp_path / "bad-nodes.jsonl"), worlds=(2,))
+    acts = [
+        ends(JobState.LOST, step=1, nodes=("n2",)),
+        ends(JobState.LOST, step=2, nodes=("n3",)),
+        succeeds,
+    ]
+    launcher = ScriptedLauncher(folder, acts)
+    launcher.cluster = up("n1", "n2", "n3")
+    run(folder, launcher, recovery=recovery)
+    assert [job.exclude_nodes for job in launcher.jobs] == [(), ("n2",), ("n3",)]
+
+
+def test_a_node_that_is_down_is_not_counted_on(folder: StageFolder, tmp_path: Path) -> None:
+    """n3 is down for a reason of its own: n2, lost but up again, rather than to wait for it."""
+    recovery = Recovery(blacklist=Blacklist(tmp_path / "bad-nodes.jsonl"), worlds=(2,))
+    acts = [ends(JobState.LOST, step=1, nodes=("n2",)), succeeds]
+    launcher = ScriptedLauncher(folder, acts)
+    launcher.cluster = up("n1", "n2", down=("n3",))
+    run(folder, launcher, recovery=recovery)
+    assert [job.exclude_nodes for job in launcher.jobs] == [(), ()]
+
+
+def test_a_run_waits_for_nodes_that_are_down_without_its_doing(folder: StageFolder) -> None:
+    launcher = ScriptedLauncher(folder, [ends(JobState.RESUMABLE, step=1), succeeds])
+    launcher.cluster = up("n1", down=("n2",))
+    assert run(folder, launcher, recovery=Recovery(worlds=(2,))).attempt == 2
+
+
+@pytest.mark.parametrize(("nodes", "spares"), [("n1 n2 n3 n4", 1), ("n1 n2 n3", 0)])
+def test_a_spare_is_no_reason_to_wait_for_a_node_that_is_left_out(
+    folder: StageFolder, tmp_path: Path, nodes: str, spares: int
+) -> None:
+    recovery = Recovery(blacklist=Blacklist(tmp_path / "bad-nodes.jsonl"), worlds=(2,))
+    acts = [ends(JobState.LOST, step=1, nodes=("n2",)), succeeds]
+    launcher = ScriptedLauncher(folder, acts)
+    launcher.cluster = up(*nodes.split())
+    run(folder, launcher, recovery=recovery, spares=1)
+    assert [job.spares for job in launcher.jobs] == [1, spares]
+    assert launcher.jobs[1].exclude_nodes == ("n2",)
+
+
+def test_silence_is_held_against_a_node_for_an_hour(folder: StageFolder, tmp_path: Path) -> None:
+    def falls_silent(launcher: ScriptedLauncher, job: Job) -> JobStatus:
+        save_checkpoint(launcher.folder, 5, 1)
+        silent = Ending(1, 1, Cause.NODE_SILENT, ("n1", "n2"), ("n2",), "no word from n2", 0, 5)
+        log = EventLog(job.attempt_dir / EVENTS_NAME)
+        log.say("ended", "no word", generation=1, facts=ending_facts(silent))
+        return JobStatus(JobState.LOST, "no word from n2", 1)
+
+    recovery = Recovery(blacklist=Blacklist(tmp_path / "bad-nodes.jsonl"), worlds=(2,))
+    launcher = ScriptedLauncher(folder, [falls_silent, succeeds])
+    launcher.cluster = up("n1", "n2", "n3")
+    run(folder, launcher, recovery=recovery)
+    assert launcher.jobs[1].exclude_nodes == ("n2",)
+    [blamed] = [detail for event, _, detail in story(folder) if event == "blamed"]
+    assert blamed.endswith("left out of jobs for 1 hour")
 
 
 def test_a_job_that_waits_in_vain_is_replaced_by_a_smaller_one(folder: StageFolder) -> None:

@@ -23,6 +23,8 @@ from workspace.errors import DsmError
 ADDRESS_VARIABLE = "DSM_COORDINATOR"
 KEY_VARIABLE = "DSM_COORDINATOR_KEY"
 
+UNFIT = "unfit"  # what an agent says instead of "hello" when its node may not train, with `why`
+
 Message = dict[str, Any]
 
 _NONCE_BYTES = 32

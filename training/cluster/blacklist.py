@@ -5,9 +5,11 @@ follows from it is computed:
 
     avoided(offences, now) -> {"node7": 1767225600.0}      until when, in seconds of the epoch
 
-An offence keeps a node out for a day. Each earlier one doubles that, up to 30 days, and counts
-half as much for every week that has passed: a node that fails again and again (a lemon) stays out
-for longer, one bad day is forgotten. After a repair a person ends it at once:
+An offence keeps a node out for a day, silence and a check that the node itself failed for an hour:
+its agent may have been killed, the check is made again before it trains. Each earlier one doubles
+that, up to 30 days, and counts half as much for every week that has passed: a node that fails again
+and again (a lemon) stays out for longer, one bad day is forgotten. A run measures its own nodes by
+the same rule (`training.cluster.recovery`). After a repair a person ends it at once:
 
     python -m training.cluster.blacklist --workspace DIR [--forgive node7]
 
@@ -29,6 +31,9 @@ from workspace import publish
 from workspace.paths import Workspace
 
 DAY_S = 86_400.0
+HOUR_S = 3600.0
+# Causes of `training.cluster.recovery` that are weak evidence against a node.
+SOFT = frozenset({"node_silent", "node_unfit"})
 
 
 class Offence(NamedTuple):
@@ -47,6 +52,7 @@ class Terms(NamedTuple):
     """How long a node stays out."""
 
     first_s: float = DAY_S
+    soft_s: float = HOUR_S
     longest_s: float = 30 * DAY_S
     half_life_s: float = 7 * DAY_S
 
@@ -83,16 +89,16 @@ def avoided(
 
 def bearable(avoided: Mapping[str, float], nodes: frozenset[str], wanted: int) -> tuple[str, ...]:
     """Those of `avoided` (node -> until when) that a job of `wanted` nodes can do without, out of
-    a cluster of `nodes`. Where too few would be left, those that come back soonest are taken."""
-    longest_first = sorted(avoided, key=lambda node: (-avoided[node], node))
-    absent = sum(node not in nodes for node in avoided)
-    can_spare = max(0, len(nodes) - wanted) + absent
-    return tuple(sorted(longest_first[:can_spare]))
+    the `nodes` that are up. Where too few would be left, those that come back soonest are taken."""
+    present = sorted(avoided.keys() & nodes, key=lambda node: (-avoided[node], node))
+    can_spare = max(0, len(nodes) - wanted)
+    return tuple(sorted({*(avoided.keys() - nodes), *present[:can_spare]}))
 
 
 def _sentence(known: list[Offence], offence: Offence, terms: Terms) -> float:
     earlier = score(known, offence.node, offence.time, terms) - 1.0
-    return float(min(terms.longest_s, terms.first_s * 2.0 ** max(0.0, earlier)))
+    first_s = terms.soft_s if offence.cause in SOFT else terms.first_s
+    return float(min(terms.longest_s, first_s * 2.0 ** max(0.0, earlier)))
 
 
 def _since_forgiven(offences: Iterable[Offence], node: str, now: float) -> list[Offence]:

@@ -7,7 +7,8 @@ The batch script starts it on the job's first node:
 
 It starts one node agent on every node of the allocation by a single srun, picks `--nodes` of them
 to train, and watches: ranks that exit, agents that fall silent (a lost node is noticed in seconds,
-Slurm takes 25), sections that take longer than they may, ranks that are slower than the others.
+Slurm takes 25; whom that points at: `training.cluster.suspicion`), sections that take longer than
+they may, ranks that are slower than the others.
 When a generation of ranks has ended, `training.cluster.recovery` says what comes next: the same
 nodes again, a spare in place of a bad one, or the end of the job, after which the supervisor goes
 on. A generation's number is written to `DIR/generation` before its ranks start: a survivor of an
@@ -25,6 +26,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -57,6 +59,8 @@ from training.cluster.recovery import (
     decide,
     describe,
 )
+from training.cluster.step_output import StepOutput
+from training.cluster.suspicion import of_absence
 from training.run_events import EVENTS_NAME, EventLog
 from workspace import publish
 
@@ -106,13 +110,14 @@ class Coordinator:
         """Until the job is over; returns its exit code."""
         address = f"{self._host}:{self._listener.port}"
         step = self._start_agents({ADDRESS_VARIABLE: address, KEY_VARIABLE: self._key})
+        output = StepOutput(step)
         wanted = self.plan.nodes_wanted
         try:
             came = self._fleet.gather(
                 wanted, hopeless=lambda: self.terminated or step.poll() is not None
             )
             if len(came) < wanted:
-                return self._too_few(came)
+                return self._too_few(_how_it_ended(step, output))
             return self._generations(came[:wanted])
         finally:
             self._fleet.send(list(self._fleet.agents), order="leave")
@@ -160,16 +165,19 @@ class Coordinator:
         self.terminated |= generation.terminated
         ending = Ending(
             self._attempt, number, outcome.cause, nodes, outcome.suspects, outcome.error,
-            from_step, self._newest_step(),
+            from_step, self._newest_step(), time.time(),
         )  # fmt: skip
+        self._say_ended(ending)
+        return outcome, ending
+
+    def _say_ended(self, ending: Ending) -> None:
         self._log.say(
             ENDED,
             describe(ending),
-            generation=number,
-            nodes=outcome.suspects,
+            generation=ending.generation,
+            nodes=ending.suspects,
             facts=ending_facts(ending),
         )
-        return outcome, ending
 
     def _ask_to_leave(self, active: Sequence[str], node: str) -> bool:
         """Have all ranks save at the same step and leave, where a spare can come for `node`."""
@@ -191,7 +199,9 @@ class Coordinator:
         if ending.cause in (Cause.DONE, Cause.STOPPED) or self.terminated:
             return None
         spares = tuple(self._spares(active))
-        means = Means(in_allocation=True, spares=spares, worlds=(self.plan.nodes_wanted,))
+        lost = tuple(node for node in active if node not in self._fleet.agents)
+        worlds = (self.plan.nodes_wanted,)
+        means = Means(True, spares, worlds, lost=lost, now=time.time())
         # Whether another job may follow is the supervisor's to say.
         limits = Limits(attempts=sys.maxsize, restarts=self.plan.restarts)
         return decide(self._history, means, limits)
@@ -214,9 +224,22 @@ class Coordinator:
             return 0
         return checkpoints.newest_step(self.plan.checkpoints)
 
-    def _too_few(self, came: list[str]) -> int:
-        missing = tuple(name for name in self.plan.node_names if name not in came)
-        self._write_failure(Outcome(Cause.NODE_LOST, missing, "the node agents did not come up"))
+    def _too_few(self, step: str) -> int:
+        """Not enough agents came up. `step`: how their srun ended by itself, if it did."""
+        plan, fleet = self.plan, self._fleet
+        if self.terminated:  # Slurm knows why
+            why = "told to end before the node agents had come up"
+            self._write_failure(Outcome(Cause.NOT_STARTED, (), why))
+            return 1
+        missing = tuple(name for name in plan.node_names if name in {*fleet.missing(), *fleet.lost})
+        found = of_absence(missing, fleet.unfit, len(plan.node_names), step)
+        number, at = self._earlier_generations() + 1, self._newest_step()
+        ending = Ending(
+            self._attempt, number, found.cause, plan.node_names, found.nodes, found.why, at, at,
+            time.time(),
+        )  # fmt: skip
+        self._say_ended(ending)
+        self._write_failure(Outcome(found.cause, found.nodes, found.why))
         return 1
 
     def _write_failure(self, outcome: Outcome) -> None:
@@ -232,6 +255,15 @@ class Coordinator:
             "nodes": outcome.suspects,
         }
         publish.write_text(self.plan.folder / FIRST_FAILURE_NAME, json.dumps(record) + "\n")
+
+
+def _how_it_ended(step: subprocess.Popen[bytes], output: StepOutput) -> str:
+    """A step that ended by itself, in words; "" while it runs."""
+    code = step.poll()
+    if code is None:
+        return ""
+    said = output.last_words()
+    return f"srun ended with {code}" + (f", saying: {said}" if said else " and said nothing")
 
 
 def _exit_code(outcome: Outcome) -> int:
@@ -361,7 +393,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def start_agents(environment: dict[str, str]) -> subprocess.Popen[bytes]:
         command = srun_command(chosen, len(plan.node_names))
         return subprocess.Popen(
-            command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL
+            command,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         )
 
     job_id = int(os.environ["SLURM_JOB_ID"])

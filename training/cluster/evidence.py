@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -171,7 +172,7 @@ def attempt_endings(
     """`job_endings`, with what the job itself reported in its folder."""
     events = read_events(attempt_dir / EVENTS_NAME)
     started = [event for event in events if event.event == "started"]
-    return job_endings(
+    endings = job_endings(
         status,
         endings_of(events),
         attempt=attempt,
@@ -180,6 +181,7 @@ def attempt_endings(
         from_step=from_step,
         newest_step=newest_step,
     )
+    return [replace(ending, ended=ending.ended or time.time()) for ending in endings]
 
 
 def _cause_of_job(status: JobStatus) -> Cause:

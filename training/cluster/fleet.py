@@ -3,7 +3,8 @@
 An agent that is lost stays lost: its connection is closed on this side too, so that one that was
 only slow ends its ranks itself when it comes to. A node that Slurm takes out of the job (its slurmd
 is dead, its ranks may live) is lost as well. Silence while this process itself stood still (its job
-was suspended, its host swapped) is held against nobody.
+was suspended, its host swapped) is held against nobody, and most nodes at once are waited for: it
+is the network of this one that is away, perhaps for a moment.
 """
 
 from __future__ import annotations
@@ -16,21 +17,32 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from training.cluster.agent_link import Link, LinkError, Listener, Message
+from training.cluster.agent_link import UNFIT, Link, LinkError, Listener, Message
 from training.cluster.slurm_client import SlurmClient
 from training.cluster.slurm_queue import QUEUE_VARIABLE, SharedQueue
 from training.cluster.standstill import STOOD_STILL, Standstill
+from training.cluster.suspicion import Loss, Suspicion, of_losses, together
 from training.run_events import EventLog
 from workspace.errors import TransientError, UserError
 
 TICK_S = 0.1
 SILENT_S = 5.0  # an agent that says nothing for so long is lost
+CUT_OFF_S = 30.0  # the same when most others are silent as well
+AT_ONCE_S = 2.0  # agents that are lost within so long went together
 GATHER_S = 600.0  # for the agents to come up at all
 LATE_S = 20.0  # that a spare may come later than the nodes that train
 HELD_S = 20.0  # that a look at the job's nodes in Slurm may be old
 _HELD_TICK_S = 5.0  # between two looks at what others were told of them
 
 HeldNodes = Callable[[], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """An agent that was given up `at` (monotonic)."""
+
+    how: Loss
+    at: float
 
 
 @dataclass
@@ -44,29 +56,32 @@ class AgentHandle:
 
 
 class Fleet:
-    """All agents. `held` says which nodes the scheduler gives the job (empty: it cannot say)."""
+    """All agents; that of the first of `names` runs on this machine. `held` says which nodes the
+    scheduler gives the job (empty: it cannot say)."""
 
     def __init__(
         self, names: Sequence[str], listener: Listener, log: EventLog, held: HeldNodes
     ) -> None:
         self.names = names
         self.agents: dict[str, AgentHandle] = {}
-        self.lost: set[str] = set()
+        self.lost: dict[str, Lost] = {}
+        self.unfit: dict[str, str] = {}  # nodes that say so themselves, and why
         self.generation = 0  # for the events
         self.patience_s = SILENT_S
         self._listener = listener
         self._log = log
         self._held = held
         self._standstill = Standstill()
+        self._cut_off: set[str] = set()  # nodes that fell silent with most others
 
     def gather(self, wanted: int, hopeless: Callable[[], bool]) -> list[str]:
         """Wait for the agents; the nodes of those that came, in the allocation's order.
 
-        All are waited for, those beyond `wanted` for a short while only.
+        All are waited for, those beyond `wanted` for a short while only, the unfit not at all.
         """
         started = time.monotonic()
         enough_at: float | None = None
-        while len(self.agents) < len(self.names):
+        while len(self.agents) + len(self.unfit) < len(self.names):
             self._admit()
             for _ in self.listen():
                 pass  # nothing was asked yet
@@ -76,10 +91,15 @@ class Fleet:
             late = enough_at is not None and now - enough_at > LATE_S
             if late or now - started > GATHER_S or hopeless():
                 break
-        missing = tuple(name for name in self.names if name not in self.agents)
+        missing = self.missing()
         if missing:
             self._log.say("agents_missing", f"no agent on {', '.join(missing)}", nodes=missing)
         return [name for name in self.names if name in self.agents]
+
+    def missing(self) -> tuple[str, ...]:
+        """Nodes of which nothing was ever heard."""
+        known = self.agents.keys() | self.unfit.keys() | self.lost.keys()
+        return tuple(name for name in self.names if name not in known)
 
     def listen(self) -> Iterator[tuple[AgentHandle, Message]]:
         """What the agents say, for up to a tick; notices who is lost."""
@@ -93,14 +113,51 @@ class Fleet:
                     agent.heard = time.monotonic()
                     yield agent, message
             except LinkError:
-                self.lose(agent)
+                self.lose(agent, Loss.CLOSED)
         self._forgive(self._standstill.seconds())
-        now, held = time.monotonic(), self._held()
+        held = self._held()
         for agent in list(self.agents.values()):
-            if now - agent.heard > self.patience_s:
-                self.lose(agent)
-            elif held and agent.node not in held:
-                self.lose(agent, f"Slurm took {agent.node} out of the job")
+            if held and agent.node not in held:
+                self.lose(agent, Loss.TAKEN, f"Slurm took {agent.node} out of the job")
+        for agent in self._silent(time.monotonic()):
+            self.lose(agent, Loss.SILENT)
+
+    def _silent(self, now: float) -> list[AgentHandle]:
+        """Those that have said nothing for too long."""
+        own = self.names[0]
+        others = [agent for agent in self.agents.values() if agent.node != own]
+        quiet = [agent for agent in others if now - agent.heard > self.patience_s / 2]
+        at_once = together(len(quiet), len(others))
+        if at_once:
+            self._say_cut_off(quiet)
+            self._cut_off |= {agent.node for agent in quiet}
+        # When the network is back, each connection has its own moment to go on.
+        self._cut_off &= {agent.node for agent in quiet}
+
+        def too_long(agent: AgentHandle) -> bool:
+            longest_s = CUT_OFF_S if agent.node in self._cut_off else 0.0
+            return now - agent.heard > max(self.patience_s, longest_s)
+
+        silent = [agent for agent in self.agents.values() if too_long(agent)]
+        return quiet if at_once and any(agent.node != own for agent in silent) else silent
+
+    def _say_cut_off(self, quiet: Sequence[AgentHandle]) -> None:
+        if self._cut_off or self.patience_s >= CUT_OFF_S:
+            return  # it was said, or they look into their ranks
+        self._log.say(
+            "cut_off",
+            f"no word from {', '.join(agent.node for agent in quiet)} at once: waiting for the "
+            f"network of {self.names[0]}",
+            generation=self.generation,
+        )
+
+    def suspicion(self, gone: Sequence[str]) -> Suspicion:
+        """Whom it points at that the agents of `gone` are lost."""
+        since = time.monotonic() - AT_ONCE_S
+        lately = {node: lost.how for node, lost in self.lost.items() if lost.at >= since}
+        lost = {node: self.lost[node].how for node in gone} | lately
+        others = (self.agents.keys() | lost.keys()) - {self.names[0]}
+        return of_losses(lost, others, self.names[0])
 
     def _forgive(self, seconds: float) -> None:
         """Nothing could be heard for so long."""
@@ -115,12 +172,12 @@ class Fleet:
             facts={"seconds": round(seconds, 3)},
         )
 
-    def lose(self, agent: AgentHandle, why: str = "") -> None:
+    def lose(self, agent: AgentHandle, how: Loss, why: str = "") -> None:
         """Give an agent up."""
         if self.agents.pop(agent.node, None) is None:
             return
         agent.link.close()
-        self.lost.add(agent.node)
+        self.lost[agent.node] = Lost(how, time.monotonic())
         self._log.say(
             "node_lost",
             why or f"no word from the agent on {agent.node}",
@@ -137,7 +194,7 @@ class Fleet:
             try:
                 agent.link.send(dict(order))
             except LinkError:
-                self.lose(agent)
+                self.lose(agent, Loss.CLOSED)
 
     def present(self, nodes: Sequence[str]) -> list[str]:
         """Those of `nodes` whose agent is there."""
@@ -151,7 +208,11 @@ class Fleet:
             except LinkError:
                 hello = None
             node = hello["node"] if hello else ""
-            if node in self.names and node not in self.agents:
+            if hello and node in self.names and hello["event"] == UNFIT:
+                self.unfit[node] = hello["why"]
+                self._log.say("node_unfit", hello["why"], nodes=(node,))
+                link.close()
+            elif node in self.names and node not in self.agents:
                 self.agents[node] = AgentHandle(node, link, time.monotonic())
             else:
                 link.close()

@@ -18,10 +18,11 @@ from training.cluster.heartbeat import Section
 from training.cluster.job import EXIT_DONE, EXIT_RESUME
 from training.cluster.recovery import Cause
 from training.cluster.stragglers import Straggler, StragglerWatch
+from training.cluster.suspicion import Loss
 from training.run_events import EventLog
 
 STACKS_S = 30.0  # that the agents have to look into their ranks
-SETTLE_S = 0.5  # after a rank's death, for others that died before it to be heard of
+SETTLE_S = 0.5  # after a rank's or an agent's death, for others that died with it to be heard of
 GRACEFUL_S = 60.0  # a rank that saved its checkpoint waits this long for the others
 LEFTOVER_GRACE_S = 5.0  # after that
 STOPPED_S = 15.0  # an agent that cannot end its ranks by then is lost
@@ -134,8 +135,13 @@ class Generation:
         gone = tuple(node for node in self._place.nodes if node not in self._fleet.agents)
         if not gone:
             return None
+        if any(self._fleet.lost[node].how is Loss.CLOSED for node in gone):
+            settled = time.monotonic() + SETTLE_S
+            while time.monotonic() < settled:
+                self._listen()
         # The ranks of a lost node take others with them; that is not those others' doing.
-        return Outcome(Cause.NODE_LOST, gone, f"no word from {', '.join(gone)}")
+        found = self._fleet.suspicion(gone)
+        return Outcome(found.cause, found.nodes, found.why)
 
     def _end(self, grace_s: float) -> None:
         """End what is left of the ranks, so that none runs beside the next generation's."""
@@ -146,7 +152,7 @@ class Generation:
             self._listen()
             if time.monotonic() > deadline:
                 for node in fleet.present(waiting):
-                    fleet.lose(fleet.agents[node], f"{node} cannot end its ranks")
+                    fleet.lose(fleet.agents[node], Loss.SILENT, f"{node} cannot end its ranks")
 
     # -- what the agents say
 

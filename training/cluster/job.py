@@ -95,9 +95,11 @@ class JobStatus:
 
 @dataclass(frozen=True)
 class Nodes:
-    """A cluster's nodes by the scheduler's names: all of them, and those that are free now."""
+    """A cluster's nodes by the scheduler's names: all of them, those on which it would start a job,
+    and of these the free ones."""
 
     all: frozenset[str]
+    up: frozenset[str]
     idle: frozenset[str]
 
 

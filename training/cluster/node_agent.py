@@ -47,6 +47,7 @@ from training.checkpoints import GENERATION_VARIABLE
 from training.cluster.agent_link import (
     ADDRESS_VARIABLE,
     KEY_VARIABLE,
+    UNFIT,
     Link,
     LinkError,
     Message,
@@ -406,11 +407,11 @@ def _connect() -> Link:
             time.sleep(0.5)
 
 
-def is_fit(health: str) -> bool:
-    """Whether this node may train; what speaks against it goes to the job's log.
+def unfitness(health: str) -> str:
+    """Why this node may not train, "" when it may; what speaks against it goes to the job's log.
 
-    Before there are threads: each check runs in a forked child. An unfit node never connects, so a
-    spare takes its place, or the attempt ends and the next one is without it.
+    Before there are threads: each check runs in a forked child. A spare takes an unfit node's
+    place, or the attempt ends and the next one is without it.
     """
     from training.cluster.health import HealthConfig, Severity
     from training.cluster.health.checks import Situation, host_name, run_checks
@@ -422,7 +423,18 @@ def is_fit(health: str) -> bool:
     unfit = [result for result in results if result.severity >= Severity.DRAIN]
     for result in unfit:
         print(f"{host_name()} is not fit: {result.describe()}", flush=True)
-    return not unfit
+    return "; ".join(result.describe() for result in unfit)
+
+
+def tell_unfit(why: str) -> None:
+    """To the coordinator, where it can be reached."""
+    node = os.environ.get(NODE_VARIABLE) or socket.gethostname()
+    try:
+        link = _connect()
+        link.send({"event": UNFIT, "node": node, "why": why})
+        link.close()
+    except (OSError, LinkError) as error:
+        print(f"{node}: the coordinator does not know that it is not fit: {error}", flush=True)
 
 
 def serve_metrics(link: Link, targets: Path, port: int, folder: Path) -> MetricsServer | None:
@@ -446,7 +458,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--metrics-port", type=int, default=0, help="0: derived from the job")
     parser.add_argument("command", nargs="+")
     chosen = parser.parse_args(arguments)
-    if chosen.health and not is_fit(chosen.health):
+    why = unfitness(chosen.health) if chosen.health else ""
+    if why:
+        tell_unfit(why)
         return EXIT_UNFIT
     # Ignored across exec: a rank without a handler survives an operator's `scancel --signal=USR2`.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)

@@ -10,10 +10,14 @@ The rules:
 - Nothing follows a fault of the user's input, a cancellation, or a disk that stays full.
 - Three endings in a row without a newer checkpoint are enough, whatever their causes, and so is
   the budget of attempts.
-- A node is blamed for hard evidence at once (its agent fell silent, the scheduler calls it down,
-  the error names the hardware). For soft evidence (an exception, a kill, a hang) it is first left
-  out for trial, after two endings in a row that point at it alone, and blamed only when the run
-  gets further without it. The same error on two nodes is a bug: then nobody is blamed.
+- A node is blamed at once when the scheduler calls it down, when the error names the hardware, when
+  its agent fell silent, when it calls itself unfit. For an exception, a kill, a hang it is first
+  left out for trial, after two endings in a row that point at it alone, and blamed only when the
+  run gets further without it. The same error on two nodes is a bug: then nobody is blamed.
+- A blamed node is left out for as long as the blacklist says (an hour for silence, a day for the
+  scheduler's word). Where fewer nodes would be left than the run can go on with, those that are up
+  again come back sooner, the one whose time is over first before the others; not one that was
+  blamed three times.
 - A node with a slow rank is left out of the run and blamed for nothing: where no other is to be
   had, the run goes on with it.
 - What is nearest comes first: the same nodes, a spare of the allocation, a new job.
@@ -26,11 +30,16 @@ still runs, which a requeued job would share its folder with.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from training.cluster import blacklist
+
+_LEMON: Final = 3  # times that a run blames a node before it does without it at any price
 
 
 class Cause(StrEnum):
@@ -40,7 +49,10 @@ class Cause(StrEnum):
     STOPPED = "stopped"  # saved and left, on request or before the time limit
     TIME_LIMIT = "time_limit"  # the limit came before the ranks had saved
     PREEMPTED = "preempted"
-    NODE_LOST = "node_lost"  # no word from its agent, or down in the scheduler's eyes
+    NODE_LOST = "node_lost"  # down in the scheduler's eyes, or taken out of the job
+    NODE_SILENT = "node_silent"  # no word from its agent, though the scheduler calls it up
+    UNFIT = "node_unfit"  # it says so itself
+    NOT_STARTED = "not_started"  # the node agents did not come up, and it is no node's fault
     HARDWARE = "hardware"  # the error names a device or a link
     RANK_FAILED = "rank_failed"  # an exception, a non-zero exit
     RANK_KILLED = "rank_killed"  # by a signal
@@ -60,6 +72,9 @@ _WORDS = {
     Cause.TIME_LIMIT: "the time limit came before the ranks had saved",
     Cause.PREEMPTED: "preempted by another job",
     Cause.NODE_LOST: "a node was lost",
+    Cause.NODE_SILENT: "a node fell silent",
+    Cause.UNFIT: "a node is not fit",
+    Cause.NOT_STARTED: "the node agents did not come up",
     Cause.HARDWARE: "the hardware failed",
     Cause.RANK_FAILED: "a rank failed",
     Cause.RANK_KILLED: "a rank was killed",
@@ -73,7 +88,8 @@ _WORDS = {
     Cause.CANCELLED: "cancelled from outside",
 }
 
-_HARD = frozenset({Cause.NODE_LOST, Cause.HARDWARE})
+# Whom these name is left out at once; for how long is the blacklist's to say.
+_CONVICTING = frozenset({Cause.NODE_LOST, Cause.HARDWARE, Cause.NODE_SILENT, Cause.UNFIT})
 _SOFT = frozenset({Cause.RANK_FAILED, Cause.RANK_KILLED, Cause.OUT_OF_MEMORY, Cause.HUNG})
 # Endings that a scheduler or a person brought about: no fault of the ranks, nothing to restart.
 _ORDERLY = frozenset({Cause.STOPPED, Cause.TIME_LIMIT, Cause.PREEMPTED, Cause.NO_NODES})
@@ -91,6 +107,7 @@ class Ending:
     error: str = ""  # what the first failing rank said last
     from_step: int = 0  # the checkpoint that it started from
     newest_step: int = 0  # the newest complete checkpoint when it had ended
+    ended: float = 0.0  # when, in seconds of the epoch
 
     @property
     def progressed(self) -> bool:
@@ -106,7 +123,10 @@ class Means(NamedTuple):
     worlds: tuple[int, ...] = (1,)
     waiting: int = 0  # nodes that the job in the queue asks for (0: the wanted number)
     usable: frozenset[str] | None = None  # nodes of the cluster that are up; None: unknown
-    idle: int | None = None  # of these, the free ones
+    down: frozenset[str] = frozenset()  # those that may come back
+    idle: int | None = None  # of the usable ones, the free ones
+    now: float = 0.0  # in seconds of the epoch
+    lost: tuple[str, ...] = ()  # nodes that ranks ran on, and that cannot be reached any more
 
 
 class Limits(NamedTuple):
@@ -172,7 +192,7 @@ def decide(history: Sequence[Ending], means: Means, limits: Limits = Limits()) -
     why_stop = _why_stop(history, limits)
     if why_stop:
         return Stop(why_stop)
-    left_out = avoided(history)
+    left_out = avoided(history, means.now)
     said = describe(last)
     if last.cause is Cause.NO_NODES:
         return _after_waiting(means, left_out, said)
@@ -181,24 +201,48 @@ def decide(history: Sequence[Ending], means: Means, limits: Limits = Limits()) -
     return _outside(history, means, limits, left_out, said)
 
 
-def avoided(history: Sequence[Ending]) -> tuple[str, ...]:
+def avoided(history: Sequence[Ending], now: float = 0.0) -> tuple[str, ...]:
     """Nodes that the run's next job should do without: the blamed, the slow, those on trial."""
     trial = _on_trial(history)
     slow = {node for ending in history if ending.cause is Cause.SLOW for node in ending.suspects}
-    return tuple(sorted({*blamed(history), *slow, *((trial,) if trial else ())}))
+    return tuple(sorted({*sentenced(history, now), *slow, *((trial,) if trial else ())}))
+
+
+class Conviction(NamedTuple):
+    """A node, and the ending that it is blamed for."""
+
+    node: str
+    ending: Ending
+
+
+def convictions(history: Sequence[Ending]) -> list[Conviction]:
+    """Everything that nodes are blamed for. On trial a node is convicted once."""
+    found: list[Conviction] = []
+    tried: set[str] = set()
+    for at, ending in enumerate(history):
+        if ending.cause in _CONVICTING:
+            found += [Conviction(node, ending) for node in ending.suspects]
+        accused = _accused(history[: at + 1])
+        if accused and accused not in tried and _guilty(accused, ending, history[at + 1 :]):
+            tried.add(accused)
+            found.append(Conviction(accused, ending))
+    return found
 
 
 def blamed(history: Sequence[Ending]) -> dict[str, Ending]:
-    """Nodes that the history convicts, each with the ending that did."""
-    found: dict[str, Ending] = {}
-    for ending in history:
-        if ending.cause in _HARD:
-            found |= {node: ending for node in ending.suspects if node not in found}
-    for at, ending in enumerate(history):
-        accused = _accused(history[: at + 1])
-        if accused and accused not in found and _guilty(accused, history[at], history[at + 1 :]):
-            found[accused] = ending
-    return found
+    """Nodes that the history convicts, each with the first ending that did."""
+    return dict(reversed(convictions(history)))
+
+
+def sentenced(history: Sequence[Ending], now: float = 0.0) -> dict[str, float]:
+    """Nodes that are still left out at `now` for what the history convicts them of, and until
+    when."""
+    # The clock of a node that wrote an ending may be ahead of ours.
+    offences = (
+        blacklist.Offence(min(ending.ended, now), node, ending.cause)
+        for node, ending in convictions(history)
+    )
+    return blacklist.avoided(offences, now)
 
 
 def stalled(history: Sequence[Ending]) -> int:
@@ -241,6 +285,8 @@ def _verdict(endings: Sequence[Ending]) -> str:
     signatures = {error_signature(ending.error) for ending in endings}
     places = {ending.suspects for ending in endings}
     if len(signatures) == 1 and "" not in signatures and len(endings) > 1:
+        if all(ending.cause is Cause.NOT_STARTED for ending in endings):
+            return ": the same error each time, before anything was trained; no node is blamed"
         where = "on different nodes" if len(places) > 1 else "each time"
         return f": the same error {where}, most likely in the training itself; no node is blamed"
     return ""
@@ -260,7 +306,8 @@ def _inside(
 ) -> Decision:
     if _restarts(history) >= limits.restarts:
         return _outside(history, means, limits, left_out, f"{said}; no restarts left in this job")
-    replaced = tuple(node for node in history[-1].nodes if node in left_out)
+    unwanted = {*_newly_avoided(history, left_out, means.now), *means.lost}
+    replaced = tuple(node for node in history[-1].nodes if node in unwanted)
     fit = [node for node in means.spares if node not in left_out]
     if not replaced:
         return RestartInPlace(said)
@@ -283,16 +330,51 @@ def _outside(
         return Stop(f"{used} attempts are used up (max_attempts); the last one: {said}")
     if means.usable is None:
         return Resubmit(said, left_out)
-    convicted = tuple(sorted(blamed(history)))
+    guilty = sentenced(history, means.now)
     # A trial is worth no waiting: without enough nodes for it the accused one stays.
-    for excluding in (left_out, convicted):
+    for excluding in (left_out, tuple(sorted(guilty))):
         if len(means.usable - set(excluding)) >= means.worlds[0]:
             return Resubmit(said, excluding)
-    left = len(means.usable - set(convicted))
-    return _smaller(means.worlds, left, convicted, said) or Stop(
-        f"{said}; {left} nodes are left without {', '.join(convicted) or 'those that are down'}, "
-        f"the run wants {means.worlds[0]}: mend them, or ask for fewer nodes"
+    if not guilty and len(means.usable | means.down) >= means.worlds[0]:
+        return Resubmit(said)  # nodes are down for reasons of their own: the queue waits for them
+    left = len(means.usable - guilty.keys())
+    return (
+        _smaller(means.worlds, left, tuple(sorted(guilty)), said)
+        or _taken_back(history, guilty, means, said)
+        or Stop(
+            f"{said}; {left} nodes are left without "
+            f"{', '.join(sorted(guilty)) or 'those that are down'}, the run wants "
+            f"{means.worlds[0]}: mend them, or ask for fewer nodes"
+        )
     )
+
+
+def _taken_back(
+    history: Sequence[Ending], guilty: Mapping[str, float], means: Means, said: str
+) -> Resubmit | Shrink | None:
+    """A job on the fewest nodes that will do, with as many of the guilty as it takes that are up
+    now; else one that waits in the queue for nodes that are down and to blame for nothing."""
+    up, least = means.usable or frozenset(), means.worlds[-1]
+    times = Counter(conviction.node for conviction in convictions(history))
+    lemons = {node for node in guilty if times[node] >= _LEMON}
+    for pool in (up - lemons, (up | (means.down - guilty.keys())) - lemons):
+        if len(pool) < least:
+            continue
+        excluding = {*blacklist.bearable(guilty, pool, least), *lemons}
+        back = ", ".join(sorted(guilty.keys() - excluding))
+        reason = f"{said}; for want of other nodes {back} may come back"
+        if least == means.worlds[0]:
+            return Resubmit(reason, tuple(sorted(excluding)))
+        return Shrink(reason, least, tuple(sorted(excluding)))
+    return None
+
+
+def _newly_avoided(history: Sequence[Ending], left_out: Sequence[str], now: float) -> set[str]:
+    """Nodes to do without that the last attempt was not begun with for want of others."""
+    last = history[-1].attempt
+    before = [ending for ending in history if ending.attempt != last]
+    again = {node for node, ending in convictions(history) if ending.attempt == last}
+    return (set(left_out) - set(avoided(before, now))) | again
 
 
 def _after_waiting(means: Means, left_out: tuple[str, ...], said: str) -> Decision:

@@ -11,9 +11,10 @@ the job itself `nodes.txt`, `job.log`, `logs/`, `events.jsonl`, `exit.json` in t
 job again. `poll` costs one read while the outcome is on disk, else one squeue: for this
 job, or with a `SharedQueue` for all of the user's, the more seldom the longer nothing happens.
 
-A node failure that no spare of the job could make up for ends the attempt as LOST with the guilty
-nodes in `JobStatus.nodes`; the supervisor submits the next attempt without them, in a new folder,
-which the checkpoint fence tells apart from ranks that the dead node left running.
+A node failure that no spare of the job could make up for ends the attempt as LOST, with the nodes
+that Slurm itself calls lost in `JobStatus.nodes`; whom the job merely suspects, its events say. The
+supervisor submits the next attempt without them, in a new folder, which the checkpoint fence tells
+apart from ranks that the dead node left running.
 
 Not covered: job arrays.
 """
@@ -82,6 +83,7 @@ _WHY_LOST = {
 }
 # Any other word, one of a newer release included, is of a job that goes on.
 OVER = frozenset({"COMPLETED", "FAILED", "CANCELLED", *_WHY_LOST})
+_OF_NODES = frozenset({Cause.NODE_LOST, Cause.NODE_SILENT, Cause.UNFIT, Cause.NOT_STARTED})
 _SUBMIT_TRIES = 4
 
 
@@ -99,10 +101,11 @@ class _RecordedExit(NamedTuple):
 
 
 class _Failure(NamedTuple):
-    """In words, and the nodes that the job lost."""
+    """In words; `cause` and `nodes` where it was no rank that failed."""
 
     detail: str
-    lost_nodes: tuple[str, ...]
+    cause: Cause | None = None
+    nodes: tuple[str, ...] = ()
 
 
 class SlurmLauncher:
@@ -197,6 +200,7 @@ class SlurmLauncher:
             return None
         return Nodes(
             frozenset(node.name for node in listed),
+            frozenset(node.name for node in listed if node.usable),
             frozenset(node.name for node in listed if node.usable and node.state == "idle"),
         )
 
@@ -297,8 +301,10 @@ class SlurmLauncher:
     def _ended(self, code: int, job: Job) -> JobStatus:
         failure = _first_failure(job.attempt_dir) if code else None
         detail = failure.detail if failure else ""
-        if failure and failure.lost_nodes:
-            return JobStatus(JobState.LOST, detail, code, failure.lost_nodes)
+        if failure and failure.cause in _OF_NODES:
+            lost = self._surely_lost(failure, job)
+            if lost or failure.cause is not Cause.NOT_STARTED:
+                return JobStatus(JobState.LOST, detail, code, lost)
         if code in _CONTRACT:
             return JobStatus(_CONTRACT[code], detail, code)
         if code > 128:
@@ -314,6 +320,12 @@ class SlurmLauncher:
             detail += f"; not usable: {', '.join(bad)}"
         state = info.state if info and info.state in _WHY_LOST else ""
         return JobStatus(JobState.LOST, detail, exit_code, bad, state)
+
+    def _surely_lost(self, failure: _Failure, job: Job) -> tuple[str, ...]:
+        """What the job only suspects may be what Slurm knows by now."""
+        if failure.cause is Cause.NODE_LOST:
+            return failure.nodes
+        return self._bad_nodes(failure.nodes or _read_nodes(job.attempt_dir))
 
     def _bad_nodes(self, names: tuple[str, ...]) -> tuple[str, ...]:
         if not names:
@@ -388,10 +400,9 @@ def _first_failure(attempt_dir: Path) -> _Failure | None:
     except FileNotFoundError:
         return None
     record = json.loads(text)
-    lost = record.get("cause") == Cause.NODE_LOST
     if record["rank"] < 0:
-        return _Failure(record["error"], tuple(record["nodes"]) if lost else ())
+        return _Failure(record["error"], Cause(record["cause"]), tuple(record["nodes"]))
     code = record["exit_code"]
     how = f"was killed by signal {code - 128}" if code > 128 else f"ended with {code}"
     where = f"rank {record['rank']} on {record['host']}"
-    return _Failure(f"{where} {how}: {record['error']}".rstrip(": "), ())
+    return _Failure(f"{where} {how}: {record['error']}".rstrip(": "))
