@@ -78,6 +78,11 @@ class DatasetConfig(StageConfig):
         2, position=23, ge=1, le=512, affects_output=False, description="documents at the same time"
     )
 
+    choice_rows: int = setting(
+        0, position=24, ge=0, le=64,
+        description="multiple-choice questions proposed per table, 0 = none",
+    )  # fmt: skip
+
     def limits(self, n_modules: int) -> Limits:
         """What generators respect in a corpus of `n_modules` modules."""
         return Limits(
@@ -86,6 +91,7 @@ class DatasetConfig(StageConfig):
             max_rtl_tokens=self.max_rtl_tokens,
             max_rtl_lines=self.max_rtl_lines,
             rtl_cycles=self.rtl_cycles,
+            choice_rows=self.choice_rows,
             rtl_share=min(1.0, self.max_rtl_modules / max(1, n_modules)),
         )
 

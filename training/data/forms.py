@@ -15,6 +15,7 @@ from workspace.ids import derive_id
 VALUE_ONLY = "Answer with the value only."
 NAME_ONLY = "Answer with the name only."
 NUMBER_ONLY = "Answer with the number only."
+LETTER_ONLY = "Answer with the letter only."
 LIST_ONLY = "Answer with the names only, separated by commas."
 
 

@@ -18,6 +18,7 @@ from training.data.generators.cloze import CLOZE
 from training.data.generators.generator import Generator, Limits
 from training.data.generators.rtl_completion import RTL_COMPLETION
 from training.data.generators.rtl_structure import RTL_STRUCTURE
+from training.data.generators.table_choice import TABLE_CHOICE
 from training.data.generators.tables import TABLES
 from training.data.generators.text import TEXT
 from training.data.rows import Draft, Provenance, Reject, Tally, to_row
@@ -25,7 +26,7 @@ from training.data.splits import TRAIN, Splits
 from workspace.shards import Row
 
 GENERATORS: Final[tuple[Generator[Any], ...]] = (
-    TABLES, CLOZE, RTL_STRUCTURE, RTL_COMPLETION, TEXT,
+    TABLES, TABLE_CHOICE, CLOZE, RTL_STRUCTURE, RTL_COMPLETION, TEXT,
 )  # fmt: skip
 
 

@@ -27,5 +27,10 @@ def numeric(value: float, unit: str = "", *, rtol: float = 1e-6) -> str:
     return _dump({"value": value, "unit": unit, "rtol": rtol})
 
 
+def choice(letter: str, choices: Sequence[str]) -> str:
+    """For `choice`: the letter of one of the choices, the first of which is A."""
+    return _dump({"letter": letter, "choices": list(choices)})
+
+
 def _dump(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True)

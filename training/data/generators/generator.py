@@ -21,6 +21,7 @@ class Limits(NamedTuple):
     max_rtl_lines: int = 60
     rtl_cycles: int = 128
     rtl_share: float = 1.0  # of the training modules that are simulated
+    choice_rows: int = 0  # multiple-choice questions proposed per table
 
 
 class Source(NamedTuple):
