@@ -35,7 +35,7 @@ from tasks.train import cancel_jobs  # noqa: E402
 
 def cancel_jobs_of(flow: object, flow_run: FlowRun, state: object) -> None:
     """Hook on cancellation, called by the worker: end the job if the flow's process could not."""
-    cancel_jobs(PipelineConfig.model_validate(flow_run.parameters["config"]).for_train())
+    cancel_jobs(flow_run)
 
 
 @flow(

@@ -39,7 +39,7 @@ from workspace.stage import StageResult  # noqa: E402
 
 def cancel_jobs_of(flow: object, flow_run: FlowRun, state: object) -> None:
     """Hook on cancellation, called by the worker: end the job if the flow's process could not."""
-    cancel_jobs(TrainConfig.model_validate(flow_run.parameters["config"]))
+    cancel_jobs(flow_run)
 
 
 @flow(**flow_options("train", "train {config.name}"), on_cancellation=[cancel_jobs_of])

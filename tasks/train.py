@@ -4,9 +4,8 @@ A cancelled flow run is noticed in three ways, whichever comes first: the wait l
 of its own flow run; the worker ends this process; the worker's hook on cancellation finds that the
 process could not end its job. That hook is called by the worker that started the process alone: a
 cancelled flow run whose worker was replaced, and a suspended one whose process is gone, are left to
-`reconcile`. Each time
-the job checkpoints and ends, and the same run goes on from there when it is started again. A
-process that dies without either leaves its job running; the next start finds it.
+`reconcile`. Each time the job checkpoints and ends, and the same run goes on from there when it is
+started again. A process that dies without either leaves its job running; the next start finds it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pathlib import Path
 import httpx
 import prefect.runtime.flow_run
 from prefect import task
-from prefect.client.schemas.objects import State
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import TerminationSignal
 from prefect.states import Cancelled
 
@@ -28,21 +27,21 @@ from tasks import artifacts
 from tasks._markdown import run_markdown
 from tasks._options import task_options
 from tasks.stopping import StopCheck
-from training.cluster.flow_state import FlowRecord
+from training.cluster.flow_state import FlowRecord, supervised_by
 from training.cluster.reconcile import reconcile, request_cancel
 from training.failure_texts import TrainingStoppedError
 from training.metrics import StepMetrics
 from training.progress import TrainProgress
 from training.run_events import described
 from training.run_story import tell
-from training.train import TrainConfig, plan, train
-from workspace.errors import UserError
+from training.train import TrainConfig, train
 from workspace.paths import Workspace
 from workspace.progress import Advance, clock
 from workspace.stage import StageResult
 
 log = logging.getLogger(__name__)
 
+_CHECKOUT = Path(__file__).resolve().parent.parent
 LOG_EVERY_S = 15.0
 TABLE_ROWS = 60
 _SAID_BY_STATE = {"submitted", "reattached", "running"}
@@ -84,17 +83,22 @@ def stop(config: TrainConfig) -> None:
         log.info("%s", error)
 
 
-def cancel_jobs(config: TrainConfig) -> None:
-    """End the jobs of `config`'s run from a process that does not supervise it (a hook)."""
-    workspace = Workspace(config.workspace)
-    try:
-        cancelled = request_cancel(workspace, plan(config).folder.name)
-    except UserError as error:
-        log.info("no job to cancel: %s", error)
+def cancel_jobs(flow_run: FlowRun) -> None:
+    """End the jobs of the runs that `flow_run` supervised, from a process that does not (a hook).
+
+    By what the runs themselves say: their data may have changed since, and a run that a newer flow
+    run took over is that one's.
+    """
+    # A worker may have been started elsewhere: relative paths are from the checkout, as in flows.
+    workspace = Workspace(_CHECKOUT / flow_run.parameters["config"]["workspace"])
+    cancelled = [run.name for run in supervised_by(workspace, str(flow_run.id))]
+    for name in cancelled:
+        request_cancel(workspace, name)
+    if not cancelled:
+        log.info("no job to cancel: no unfinished run of this flow run is in %s", workspace.root)
         return
-    if cancelled:
-        for finding in reconcile(workspace):
-            log.info("%s", finding.describe())
+    for finding in reconcile(workspace):
+        log.info("%s", finding.describe())
 
 
 class TrainingDisplay:

@@ -43,7 +43,7 @@ def run(tmp_path: Path) -> RunFolder:
     return run
 
 
-def start_flow_run(run: RunFolder) -> UUID:
+def start_flow_run(run: RunFolder, **config: str) -> UUID:
     """A deployed flow run of `train` that says that it runs, and that the run's folder names."""
     from prefect.client.orchestration import get_client
     from prefect.states import Running
@@ -52,7 +52,9 @@ def start_flow_run(run: RunFolder) -> UUID:
         async with get_client() as client:
             flow = await client.create_flow_from_name("train")
             deployment = await client.create_deployment(flow_id=flow, name="nightly")
-            created = await client.create_flow_run_from_deployment(deployment)
+            created = await client.create_flow_run_from_deployment(
+                deployment, parameters={"config": config}
+            )
             await client.set_flow_run_state(created.id, Running(), force=True)
             return created.id
 
@@ -109,6 +111,45 @@ def test_from_a_lost_flow_run_to_a_cancelled_job(
     assert (cancelled.state, cancelled.action) == (FlowState.CANCELLED, FlowAction.CANCEL_JOBS)
     assert job.situation is Situation.CANCELLED
     assert '"exit_code": 75' in (run.stage("sft").attempt(1) / "exit.json").read_text()
+
+
+@pytest.mark.parametrize("part", [False, True])
+def test_the_workers_hook_ends_the_job_of_a_process_that_is_gone(
+    run: RunFolder, part: bool
+) -> None:
+    """What the run says counts: its data set and base model are not even there any more."""
+    flow_run = start_flow_run(run, workspace=str(run.root.parent.parent))
+    if part:
+        own = start_flow_run(run)
+        note_flow(run, FlowRecord(str(own), str(flow_run)))
+    call_hook(flow_run, part=part)
+    assert '"exit_code": 75' in (run.stage("sft").attempt(1) / "exit.json").read_text()
+    assert reconcile(run) == ([], []), "the attempt is closed"
+
+
+def test_the_hook_leaves_a_run_that_another_flow_run_took_over(run: RunFolder) -> None:
+    old = start_flow_run(run, workspace=str(run.root.parent.parent))
+    start_flow_run(run)
+    call_hook(old)
+    stop = run.stage("sft").attempt(1) / "stop-requested"
+    assert not stop.exists()
+    _, [job] = reconcile(run)
+    assert job.situation is Situation.UNATTENDED
+    stop.touch()
+
+
+def call_hook(flow_run: UUID, *, part: bool = False) -> None:
+    """As a worker does, after it has ended the process."""
+    from prefect.client.orchestration import get_client
+    from prefect.states import Cancelling
+
+    from flows.pipeline import pipeline
+    from flows.train import train
+
+    with get_client(sync_client=True) as client:
+        known = client.read_flow_run(flow_run)
+    [hook] = (pipeline if part else train).on_cancellation_hooks
+    hook(train, known, Cancelling())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("part", [False, True])

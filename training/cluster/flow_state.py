@@ -100,6 +100,15 @@ def read_flow(run: RunFolder) -> FlowRecord | None:
         return None
 
 
+def supervised_by(workspace: Workspace, flow_run: str) -> list[RunFolder]:
+    """Unfinished runs that `flow_run`, or one that it started, supervised last."""
+    return [
+        run
+        for run in unpublished_runs(workspace)
+        if (flow := read_flow(run)) is not None and flow_run in (flow.flow_run, flow.root)
+    ]
+
+
 def decide(view: FlowView, *, supervised: bool) -> FlowAction:
     """What follows for the flow run of a run that is not finished."""
     if supervised or view.state in (FlowState.UNKNOWN, FlowState.WAITING):
