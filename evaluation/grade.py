@@ -28,16 +28,12 @@ from evaluation.benchmarks.verilog.errata import PATH, Errata, read_errata
 from evaluation.benchmarks.verilog.grader import VERSION
 from evaluation.benchmarks.verilog.official import has_rules
 from evaluation.benchmarks.verilog.problems import READERS, Problem, read_benchmark
-from evaluation.benchmarks.verilog.public_set import (
-    BenchSet,
-    refuse_too_many_unusable,
-    require_simulator,
-)
+from evaluation.benchmarks.verilog.public_set import BenchSet, refuse_too_many_unusable
 from evaluation.benchmarks.verilog.run import Graded, grade_answers
 from evaluation.benchmarks.verilog.self_test import self_test
 from evaluation.benchmarks.verilog.summary import Summary
 from evaluation.verifiers import sandbox
-from evaluation.verifiers.verilog import tool_version
+from evaluation.verifiers.verilog import require_simulator, tool_version
 from workspace.errors import DsmError, UserError
 from workspace.paths import Workspace
 from workspace.progress import bar, log_lines

@@ -5,7 +5,8 @@
 
 They keep lm-eval's prompts, answers and metrics; each document's own metric becomes a graded
 answer, so that intervals and paired tests are the same as everywhere. Most of lm-eval's tasks
-fetch their data from the Hugging Face hub: that needs a connection, or a filled HF cache.
+fetch their data from the Hugging Face hub: that needs a filled HF cache, or a connection and the
+settings `ONLINE`, since `workspace.environment` keeps every process off the hub.
 
 Not covered: metrics that exist only over a whole task (perplexity, F1 over a corpus).
 """
@@ -28,6 +29,7 @@ from evaluation.benchmarks.tasks import Sampling
 from workspace.config import hash_json
 from workspace.errors import UserError
 
+ONLINE: Final = "HF_HUB_OFFLINE=0 HF_DATASETS_OFFLINE=0"
 _PREFERRED: Final = ("acc", "exact_match", "acc_norm")
 
 
@@ -160,10 +162,19 @@ def _load(name: str, include_path: Path | None) -> dict[str, Any]:
     except Exception as error:  # a task is code of its own, and hub clients raise what they like
         raise UserError(
             f"benchmark {name}: lm-eval cannot load its data ({type(error).__name__}: "
-            f"{str(error)[:200]}): it needs a connection to the Hugging Face hub, or data in its "
-            "cache"
+            f"{str(error)[:200]}): it needs {_way_to_data()}"
         ) from error
     return tasks
+
+
+def _way_to_data() -> str:
+    import datasets.config
+    import huggingface_hub.constants
+
+    reach = "a connection to the Hugging Face hub"
+    if datasets.config.HF_HUB_OFFLINE or huggingface_hub.constants.HF_HUB_OFFLINE:
+        reach = f"the Hugging Face hub, which is off here by default: set {ONLINE} and run again"
+    return f"data in the hub's cache, or {reach}"
 
 
 def _rows(task: Any) -> list[Row]:

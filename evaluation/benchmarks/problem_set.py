@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from evaluation.benchmarks import Benchmark
 from evaluation.benchmarks.grading import Graded, unpack
 from evaluation.benchmarks.tasks import Sampling, generation_settings, write_task
+from evaluation.verifiers import verilog, verilog_equivalence
 from workspace.config import hash_json
 from workspace.ids import derive_id
 
@@ -49,6 +50,16 @@ class ProblemSet:
         """Whether only a model folder can answer, since endpoints give texts alone."""
         return False
 
+    @property
+    def verifiers(self) -> frozenset[str]:
+        """The kinds of verdicts that its answers get."""
+        return frozenset(row["verifier"] for row in self.rows)
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether a simulator decides on any answer."""
+        return any(kind.startswith("verilog_") for kind in self.verifiers)
+
     def requests(self, samples: int) -> int:
         """How many answers a model is asked for, with so many samples of a problem."""
         return len(self.rows) * (samples if self.benchmark.sampled else 1)
@@ -65,8 +76,14 @@ class ProblemSet:
         """See that answers can be graded, before any is asked for.
 
         Returns the problems that the audited score leaves out, and why. Raises when nothing may
-        be scored here.
+        be scored here: one row of Verilog needs the simulator, of a known version that passes its
+        self-test.
         """
+        if self.is_simulated:
+            verilog.require_simulator()
+            verilog.self_test()
+        if verilog_equivalence.KIND in self.verifiers:
+            verilog_equivalence.require_yosys()
         return {}
 
     def tasks(self, folder: Path, sampling: Sampling) -> HarnessTasks:

@@ -39,6 +39,12 @@ KIND: Final = "verilog_equiv"
 MAX_DEPTH: Final = 64
 
 
+def require_yosys() -> None:
+    """Raises `MissingToolError` without it."""
+    if shutil.which("yosys") is None:
+        raise MissingToolError("yosys is not installed or not on PATH: apt install yosys")
+
+
 def record_equivalence(
     reference: str, top: str, *, before: str = "", after: str = "", depth: int = DEPTH
 ) -> str | Unusable:
@@ -47,8 +53,7 @@ def record_equivalence(
     `Unusable` when it makes no `verilog_sim` task, or is not proved equal to itself: no answer
     would be. Raises `MissingToolError` without simulator or yosys.
     """
-    if shutil.which("yosys") is None:
-        raise MissingToolError("yosys is not installed or not on PATH: apt install yosys")
+    require_yosys()
     golden = record_golden(reference, top)
     if isinstance(golden, Unusable):
         return golden
@@ -114,4 +119,4 @@ def _replay(golden: Golden, gold: Bench, gate: Bench, proof: Proof) -> Verdict |
     return None if verdict.passed else verdict
 
 
-__all__ = ["record_equivalence", "verify"]
+__all__ = ["record_equivalence", "require_yosys", "verify"]

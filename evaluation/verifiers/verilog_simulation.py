@@ -58,14 +58,11 @@ endmodule
 """
 
 
-def simulator_version() -> str:
-    """For example `Icarus Verilog 11.0`, "" when it is not installed."""
-    try:
-        said = subprocess.run(
-            ["iverilog", "-V"], capture_output=True, text=True, timeout=60, check=False
-        ).stdout
-    except FileNotFoundError:
-        return ""
+def simulator_version(simulator: str) -> str:
+    """For example `Icarus Verilog 11.0`, "" when the program at that path is none."""
+    said = subprocess.run(
+        [simulator, "-V"], capture_output=True, text=True, timeout=60, check=False
+    ).stdout
     match = re.match(r"Icarus Verilog version (\S+)", said)
     return f"Icarus Verilog {match.group(1)}" if match else ""
 

@@ -12,11 +12,13 @@ import pytest
 from scoring_inputs import COUNTER, make_row, publish_rows, write_tiny_model
 
 from evaluation import generation
+from evaluation.benchmarks.problem_set import ProblemSet
 from evaluation.score import plan, process, publish, run_score
 from evaluation.score_config import ScoreConfig
-from evaluation.verifiers.verilog import Golden, record_golden
+from evaluation.verifiers import verilog
+from evaluation.verifiers.verilog import BrokenToolchainError, Golden, record_golden
 from workspace import registry
-from workspace.errors import MissingInputError, UserError
+from workspace.errors import MissingInputError, MissingToolError, UserError
 from workspace.manifest import read_manifest
 from workspace.paths import Workspace
 
@@ -241,10 +243,85 @@ def test_a_prompt_beyond_the_context_is_refused_not_cut(workspace: Workspace) ->
         run_score(config_of(workspace))
 
 
-def test_a_missing_simulator_leaves_problems_out_instead_of_failing_them(
+def without(folder: Path, *programs: str) -> str:
+    """A PATH with what the sandbox and the graders start, but for `programs`."""
+    folder.mkdir()
+    for name in ("iverilog", "vvp", "yosys", "sh", "bwrap", "prlimit", "true", "git"):
+        found = shutil.which(name)
+        if found and name not in programs:
+            (folder / name).symlink_to(found)
+    return str(folder)
+
+
+def own_modules(tmp_path: Path) -> tuple[str, ...]:
+    own = tmp_path / "own.jsonl"
+    own.write_text(json.dumps({"id": "m", "prompt": "p", "reference": COUNTER}) + "\n")
+    return (f"own={own}",)
+
+
+@pytest.mark.parametrize("what", ["rows", "own modules", "one row of many"])
+@pytest.mark.parametrize("fault", ["iverilog", "vvp", "version", "self-test"])
+def test_nothing_is_generated_for_verilog_rows_that_cannot_be_judged(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str, fault: str
+) -> None:
+    benchmarks = own_modules(tmp_path) if what == "own modules" else ("rtl_completion",)
+    if what == "one row of many":
+        golden = record_golden(COUNTER, "counter", cycles=32)
+        assert isinstance(golden, Golden)
+        proved = {"verifier": "verilog_equiv", "ground_truth": golden.ground_truth()}
+        publish_rows(workspace, [*rows(), make_row("proved", "A counter?", "x", **proved)], "k9")
+        benchmarks = ("domain_qa_open_book", "domain_qa_closed_book")
+    error, said = BreaksSimulator(monkeypatch, tmp_path / "bin").by(fault)
+    with pytest.raises(error, match=said):
+        run_score(config_of(workspace, benchmarks=benchmarks))
+    assert not workspace.answers.exists(), "an answer was generated"
+    assert not list(workspace.evaluations.glob("*/results.json"))
+
+
+class BreaksSimulator:
+    """Takes the simulator away, or makes it one that nothing may be judged with."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.patch, self.folder = patch, folder
+
+    def by(self, fault: str) -> tuple[type[Exception], str]:
+        """The error that must follow, and a part of what it says."""
+        if fault in ("iverilog", "vvp"):
+            self.patch.setenv("PATH", without(self.folder, fault))
+            return MissingToolError, "apt install iverilog"
+        if fault == "version":
+            self.patch.setattr(verilog, "tool_version", lambda: "Icarus Verilog 13.0")
+            return UserError, "Icarus Verilog 13.0: answers are judged with"
+        verilog.self_test.cache_clear()
+        self.patch.setattr(verilog, "_BAD", verilog._GOOD)  # the wrong counter passes
+        return BrokenToolchainError, "misjudges a counter"
+
+
+def test_a_row_that_is_proved_needs_yosys_before_anything_is_generated(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("evaluation.verifiers.verilog._installed", lambda: False)
+    proved = {"verifier": "verilog_equiv", "ground_truth": "{}"}
+    publish_rows(workspace, [*rows(), make_row("proved", "A counter?", "x", **proved)], "k9")
+    monkeypatch.setenv("PATH", without(tmp_path / "bin", "yosys"))
+    with pytest.raises(MissingToolError, match="apt install yosys"):
+        run_score(config_of(workspace, benchmarks=("domain_qa_closed_book",)))
+    assert not workspace.answers.exists()
+
+
+def test_a_machines_fault_while_grading_leaves_answers_out_instead_of_failing_them(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen before anything is generated, a missing simulator stops the run; this one goes later."""
+    prepare = ProblemSet.prepare
+
+    def then_it_goes(problems: ProblemSet) -> Any:
+        monkeypatch.undo()
+        found = prepare(problems)
+        monkeypatch.setattr(ProblemSet, "prepare", then_it_goes)
+        monkeypatch.setattr(verilog, "_installed", lambda: False)
+        return found
+
+    monkeypatch.setattr(ProblemSet, "prepare", then_it_goes)
     result = run_score(config_of(workspace, benchmarks=("rtl_completion",)))
     summary = json.loads((result.directory / "results.json").read_text())
     assert summary["benchmarks"][0]["without_verdict"] == 8

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from hypothesis import strategies as st
 from scoring_inputs import COUNTER, make_row, publish_rows
 
 from evaluation import generation
+from evaluation.benchmarks.harness_tasks import ONLINE
 from evaluation.benchmarks.local_set.reader import read_local_set
 from evaluation.score import plan, process, run_score
 from evaluation.score_config import ScoreConfig
@@ -348,14 +353,62 @@ def test_a_task_without_its_data_or_without_a_yaml_is_named(
         plan(ScoreConfig(**config, benchmarks=(f"products={task_folder}",)))
 
 
-def test_lm_evals_own_tasks_need_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import datasets.config
-    import huggingface_hub.constants
+PLANS_A_TASK_OF_THE_HUB = """
+import sys
+from evaluation.score import plan
+from evaluation.score_config import ScoreConfig
+from workspace.errors import UserError
+try:
+    plan(
+        ScoreConfig(workspace=".", models=("http://h/v1#m",), benchmarks=(f"sums={sys.argv[1]}",))
+    )
+except UserError as error:
+    print(error)
+"""
 
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    config = ScoreConfig(workspace=tmp_path, models=("http://h/v1#m",), benchmarks=("arc_easy",))
-    with pytest.raises(UserError, match=r"arc_easy: lm-eval cannot load its data.*hub"):
-        plan(config)
+
+def plan_in_a_new_process(tasks: Path, **settings: str) -> tuple[str, list[str]]:
+    """What planning a score on a task of the hub says, and what it asked the hub for."""
+    asked: list[str] = []
+
+    class Hub(BaseHTTPRequestHandler):
+        """A hub that has nothing."""
+
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+        ran = subprocess.run(
+            [sys.executable, "-c", PLANS_A_TASK_OF_THE_HUB, str(tasks)],
+            env={**kept, "HF_HOME": str(tasks / "hub"), **settings,
+                 "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}"},
+            cwd=EXAMPLES.parents[1], capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        hub.shutdown()
+    assert ran.returncode == 0, ran.stderr
+    assert "sums: lm-eval cannot load its data" in ran.stdout
+    return ran.stdout, asked
+
+
+def test_tasks_of_lm_eval_need_the_hub_which_is_off_by_default(task_folder: Path) -> None:
+    """A task whose data is on the hub, as nearly all of lm-eval's own are."""
+    task = yaml.safe_load((task_folder / "sums.yaml").read_text())
+    del task["dataset_kwargs"]
+    of_hub = {**task, "dataset_path": "someone/sums"}
+    (task_folder / "sums.yaml").write_text(yaml.safe_dump(of_hub))
+    said, asked = plan_in_a_new_process(task_folder)
+    assert f"off here by default: set {ONLINE} and run again" in said
+    assert not asked
+
+    online = dict(pair.split("=") for pair in ONLINE.split())
+    said, asked = plan_in_a_new_process(task_folder, **online)
+    assert "it needs data in the hub's cache, or a connection to the Hugging Face hub" in said
+    assert asked, "the settings that the message names let it ask the hub"

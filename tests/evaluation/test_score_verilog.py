@@ -196,11 +196,11 @@ BREAKS: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], type[Excepti
         UserError, "Prob002_step_test.sv is missing",
     ),
     "no simulator": (
-        lambda _, patch: patch.setattr(public_set, "tool_version", lambda: ""),
+        lambda _, patch: patch.setattr(verilog, "tool_version", lambda: ""),
         MissingToolError, "iverilog",
     ),
     "another simulator": (
-        lambda _, patch: patch.setattr(public_set, "tool_version", lambda: "Icarus Verilog 13.0"),
+        lambda _, patch: patch.setattr(verilog, "tool_version", lambda: "Icarus Verilog 13.0"),
         UserError, "13.0.*11 and Icarus Verilog 12",
     ),
     "references that do not run": (

@@ -26,9 +26,15 @@ from evaluation.benchmarks.verilog.problems import read_benchmark
 from evaluation.benchmarks.verilog.public_set import BenchSet, bench_row, hash_problems
 from evaluation.benchmarks.verilog.scoring import ground_truth
 from evaluation.verifiers import KINDS, VERSION
-from evaluation.verifiers.verilog import Unusable, record_golden, self_test, tool_version
+from evaluation.verifiers.verilog import (
+    Unusable,
+    record_golden,
+    require_simulator,
+    self_test,
+    tool_version,
+)
 from workspace.config import hash_json
-from workspace.errors import MissingToolError, UserError
+from workspace.errors import UserError
 
 _MEASURES: Final = {
     "questions": "your own questions",
@@ -52,6 +58,7 @@ class ModuleSet(ProblemSet):
 
     def prepare(self) -> Mapping[str, str]:
         """Record all references, or name the one that makes no task."""
+        require_simulator()
         self._recorded()
         return {}
 
@@ -100,8 +107,7 @@ def read_local_set(
     if kind == "questions":
         found = choose([_question(line, where) for where, line in lines.items()], limit, seed)
         return ProblemSet(benchmark, found, hash_rows(found), VERSION)
-    if not tool_version():
-        raise MissingToolError("iverilog is not installed or not on PATH: apt install iverilog")
+    require_simulator()
     if kind == "modules":
         return _modules(benchmark, lines, limit, seed, cache)
     return _benches(benchmark, source, lines, limit, seed, cache)
