@@ -24,8 +24,8 @@ from evaluation.problems import SAMPLES, Problems
 from evaluation.publication import sample_rows, summary_of
 from evaluation.report import write_report
 from evaluation.results import BenchmarkResult, Origin, summarise
-from evaluation.shard import ShardResult
-from evaluation.verifiers import sandbox, verilog
+from evaluation.shard import ENGINES, ShardResult
+from evaluation.verifiers import sandbox, table_program, verilog
 from workspace import publish
 from workspace.manifest import Manifest, code_version, describe_file, now
 from workspace.paths import Workspace
@@ -66,7 +66,7 @@ def write_evaluation(
                 model.label: round(done[model.label, found.benchmark.name].seconds, 1)
                 for model in scored
             },
-            origin=_origin(found, settings),
+            origin=_origin(found, plan, settings),
         )
         for found in problems.sets
     ]
@@ -81,10 +81,13 @@ def write_evaluation(
     return _manifest(plan, problems, done, settings, len(samples)), results
 
 
-def _origin(problems: ProblemSet, settings: Settings) -> Origin:
+def _origin(problems: ProblemSet, plan: StagePlan, settings: Settings) -> Origin:
     tools = {"lm-eval": library_version("lm-eval")} if settings.asked_by_lm_eval else {}
-    if problems.benchmark.sampled:
-        tools |= {"simulator": verilog.tool_version(), "sandbox": sandbox.level()}
+    tools |= {name: plan.inputs[name] for name in ENGINES if name in plan.inputs}
+    if problems.is_simulated:
+        tools["simulator"] = verilog.tool_version()
+    if problems.is_simulated or table_program.KIND in problems.verifiers:
+        tools["sandbox"] = sandbox.level()
     return Origin(problems.data_hash, problems.grader_version, tools, problems.prepare())
 
 

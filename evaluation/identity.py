@@ -1,13 +1,17 @@
-"""What two scores must share before they may be compared: problems, grader, tools, sampling.
+"""What two scores must share to be compared: problems, grader, tools, sampling, arithmetic.
 
 The same 780 answers score 72.3 % on Icarus Verilog 11 and 70.4 % on 12 (17 verdicts differ), so a
-difference between scores of two tool versions says nothing about the models.
+difference between scores of two tool versions says nothing about the models. Weights in bfloat16
+answer otherwise than in float32, and vLLM otherwise than transformers; what an endpoint computes
+with is not known, so its form stands for it where no model is a folder.
 
 A field that an evaluation does not name (one of an earlier version of this project) is comparable
 within that evaluation alone.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -51,8 +55,6 @@ def _named(prefix: str, mine: _Named, theirs: _Named, missing: str) -> list[tupl
 
 def identity_of(evaluation: Evaluation, result: BenchmarkResult) -> Identity:
     """Where the scores of `result`, which is of `evaluation`, were measured."""
-    settings = evaluation.manifest.settings
-    drawn = result.metric.startswith("pass@")
     unnamed = f"not recorded (evaluation {evaluation.summary.id})"
     return Identity(
         benchmark=result.name,
@@ -60,8 +62,18 @@ def identity_of(evaluation: Evaluation, result: BenchmarkResult) -> Identity:
         grader_version=result.grader_version or unnamed,
         tool_versions=tuple(sorted(result.tool_versions.items())),
         answering=tuple(
-            (name, str(settings[name]))
-            for name in _ANSWERING
-            if settings.get(name) is not None and (drawn or name != "temperature")
+            (name, str(value))
+            for name, value in _answering(evaluation, result)
+            if value is not None
         ),
     )
+
+
+def _answering(evaluation: Evaluation, result: BenchmarkResult) -> list[tuple[str, Any]]:
+    """What answers depend on besides the model, None where it was left at its default."""
+    settings, inputs = evaluation.manifest.settings, evaluation.manifest.inputs
+    drawn = result.metric.startswith("pass@")
+    found = [(name, settings.get(name)) for name in _ANSWERING if drawn or name != "temperature"]
+    if "dtype" in inputs:  # of folders; the setting may be auto
+        return [*found, ("dtype", inputs["dtype"]), ("engine", settings.get("engine"))]
+    return [*found, ("endpoint_api", settings.get("endpoint_api"))]

@@ -120,7 +120,14 @@ def read_problem_sets(
         if name in BENCHMARKS:
             found = choose(rows[name], limit, seed)
             if found:
-                sets.append(ProblemSet(BENCHMARKS[name], found, hash_rows(found), VERSION))
+                made = ProblemSet(
+                    BENCHMARKS[name],
+                    found,
+                    hash_rows(found),
+                    VERSION,
+                    verdicts=workspace.verilog_cache,
+                )
+                sets.append(made)
         elif source is not None and not source.exists():
             raise UserError(f"benchmark {name}: {source} does not exist")
         elif name in PUBLIC and source is not None:

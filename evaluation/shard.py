@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from evaluation import endpoint, generation
 from evaluation.benchmarks.grading import Graded
@@ -29,6 +29,8 @@ from workspace import publish
 from workspace.errors import TransientError
 
 Engine = Literal["transformers", "vllm"]
+# What answers of a folder are computed with: their versions are part of where it was measured.
+ENGINES: Final = ("torch", "transformers", "vllm")
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,7 @@ def _inputs(
     if any(model.path for model in scored):
         inputs["dtype"] = generation.best_dtype() if config.dtype == "auto" else config.dtype
         libraries += ["transformers", "torch"]
+        libraries += ["vllm"] if config.engine == "vllm" else []
     inputs["simulator"] = verilog.tool_version()
     return inputs | {name: library_version(name) for name in libraries}
 

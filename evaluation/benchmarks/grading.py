@@ -1,7 +1,8 @@
 """The functions that the task YAMLs name: grade all answers at once, then metrics a problem.
 
 lm-eval calls a filter once with every answer of a task, and `process_results` once a problem, one
-after the other. Simulation therefore happens in the filter: equal answers once, in parallel.
+after the other. Simulation therefore happens in the filter: equal answers once, the longest first,
+in parallel, and what was judged before comes from a cache by content.
 A filtered answer is the JSON of a `Graded`. An answer without a verdict (`infra:*`) is left out
 of the metrics, never counted as wrong.
 """
@@ -12,11 +13,16 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from evaluation.benchmarks.verilog.cache import Cache, key_of
 from evaluation.statistics import pass_at_k
-from evaluation.verifiers import Verdict, verify
+from evaluation.verifiers import VERSION, Verdict, sandbox, verify
 from evaluation.verifiers.extraction import normalise
+from evaluation.verifiers.verilog import tool_version
+from evaluation.verifiers.verilog_golden import parse_ground_truth
 
 # Outcomes of code that the simulator took; the others ended before it ran.
 RAN = frozenset({"pass", "mismatch"})
@@ -41,21 +47,47 @@ class Graded(NamedTuple):
 
 def grade(responses: Sequence[Sequence[str]], docs: Sequence[dict[str, Any]]) -> list[list[str]]:
     """lm-eval filter: the answers of each document -> JSON of their `Graded`."""
-    jobs = {
-        (doc["verifier"], doc["ground_truth"], answer): None
-        for answers, doc in zip(responses, docs, strict=True)
-        for answer in answers
-    }
-    # Simulators are processes of their own, so threads are enough to keep every core busy.
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        verdicts = dict(zip(jobs, pool.map(lambda job: verify(*job), jobs), strict=True))
-    return [
-        [
-            _pack(answer, verdicts[doc["verifier"], doc["ground_truth"], answer])
-            for answer in answers
-        ]
+    asked = [
+        [_Job(doc["verifier"], doc["ground_truth"], answer, doc["cache"]) for answer in answers]
         for answers, doc in zip(responses, docs, strict=True)
     ]
+    work = {job[:2]: _work(job) for jobs in asked for job in jobs}
+    ordered = sorted({job for jobs in asked for job in jobs}, key=lambda j: (-work[j[:2]], j))
+    # Simulators are processes of their own, so threads are enough to keep every core busy.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        verdicts = dict(zip(ordered, pool.map(_judge, ordered), strict=True))
+    return [[_pack(job.answer, verdicts[job]) for job in jobs] for jobs in asked]
+
+
+class _Job(NamedTuple):
+    """An answer to judge; `cache` is the folder of verdicts, "" for none."""
+
+    verifier: str
+    ground_truth: str
+    answer: str
+    cache: str
+
+
+def _work(job: _Job) -> int:
+    """How long its simulation takes beside others; 0 for what is not simulated."""
+    if not job.verifier.startswith("verilog_"):
+        return 0
+    return parse_ground_truth(job.ground_truth, job.verifier).golden.work
+
+
+def _judge(job: _Job) -> Verdict:
+    """The verdict, from the cache where a simulation made it. A machine's fault is not kept."""
+    if not job.cache or job.verifier != "verilog_sim":
+        return verify(*job[:3])
+    cache = Cache(Path(job.cache))
+    key = key_of("verdict", VERSION, tool_version(), sandbox.level(), *job[:3])
+    kept = cache.get(key)
+    if kept is not None:
+        return Verdict(**kept)
+    verdict = verify(*job[:3])
+    if verdict.score is not None:
+        cache.put(key, asdict(verdict))
+    return verdict
 
 
 def _pack(answer: str, verdict: Verdict) -> str:

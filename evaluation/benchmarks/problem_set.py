@@ -9,7 +9,7 @@ A problem is a row with the columns of `evaluation.problems.ROW_COLUMNS`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,12 +33,16 @@ class HarnessTasks(NamedTuple):
 
 @dataclass(frozen=True)
 class ProblemSet:
-    """`data_hash` changes with anything that is asked or that decides a verdict."""
+    """`data_hash` changes with anything that is asked or that decides a verdict.
+
+    `verdicts` is the folder where those of simulations are kept, None for nowhere.
+    """
 
     benchmark: Benchmark
     rows: tuple[Row, ...]
     data_hash: str
     grader_version: str
+    verdicts: Path | None = field(default=None, kw_only=True)
 
     @property
     def needs_every_verdict(self) -> bool:
@@ -88,7 +92,9 @@ class ProblemSet:
 
     def tasks(self, folder: Path, sampling: Sampling) -> HarnessTasks:
         """Write what lm-eval needs below `folder`."""
-        place = write_task(folder, self.benchmark, self.rows, sampling, self.prepare())
+        place = write_task(
+            folder, self.benchmark, self.rows, sampling, self.prepare(), cache=self.verdicts
+        )
         return HarnessTasks([self.benchmark.name], place)
 
     def graded(self, results: Mapping[str, Any]) -> dict[str, list[Graded]]:

@@ -69,13 +69,19 @@ def write_task(
     rows: Iterable[Mapping[str, Any]],
     sampling: Sampling,
     excluded: Mapping[str, str] = _NONE,
+    *,
+    cache: Path | None = None,
 ) -> Path:
     """Write `tasks/<name>.yaml` and its JSONL under `folder`; returns the folder of the YAML.
 
-    `excluded` are the problems that the audited score leaves out, and why.
+    `excluded` are the problems that the audited score leaves out, and why; `cache` is the folder
+    of verdicts that `grading.grade` keeps.
     """
     data = (folder / "data" / f"{benchmark.name}.jsonl").resolve()
-    docs = [document(row, excluded.get(row["row_id"], ""), chat=sampling.chat) for row in rows]
+    kept = {"cache": str(cache.resolve()) if cache else ""}
+    docs = [
+        document(row, excluded.get(row["row_id"], ""), chat=sampling.chat) | kept for row in rows
+    ]
     publish.write_text(data, "".join(json.dumps(d, ensure_ascii=False) + "\n" for d in docs))
     task: dict[str, Any] = {
         "include": str(benchmark.yaml),

@@ -1,11 +1,14 @@
 """Run one hostile program: no files but its own folder, no network, bounded CPU, memory, output.
 
-Levels, chosen once a process (`level()`), recorded in every verdict:
+Levels, chosen once a process (`level()`):
 
     bwrap   bubblewrap: own namespaces without a network, read-only /usr, only the work folder
             writable, no capabilities; and the limits below
     rlimit  CPU, memory and file-size limits by prlimit(1); the program sees this machine's files
     none    wall clock alone
+
+The level stands in every verdict on a program that was run: at the end of `Verdict.detail`, and as
+`sandbox` in the verdict lines of the public benches. No verdict is kept for another level.
 
 `DSM_SANDBOX` picks one (default `auto`: the strongest that works here). The program's output goes
 to files, so the file-size limit bounds it too. On any end the whole process group is killed.

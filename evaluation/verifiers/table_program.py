@@ -25,6 +25,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -35,6 +36,7 @@ from evaluation.verifiers.sandbox import Limits
 from evaluation.verifiers.verdict import OUTPUT_CHARS, Verdict
 from workspace.errors import UserError
 
+KIND: Final = "table_program"
 VARIANTS: Final = 8
 MAX_CELLS: Final = 10_000
 _LIMITS: Final = Limits(cpu_s=1, memory_bytes=512 << 20, output_bytes=4 << 20)
@@ -78,7 +80,11 @@ def verify(ground_truth: str, answer: str) -> Verdict:
     # A blank or a comment is a statement without a result for SQLite.
     if not re.search(r"\bselect\b", text, re.IGNORECASE):
         return Verdict(0.0, "no_answer", "no SELECT")
-    found = run(truth.tables, text)
+    verdict = _judge(truth, run(truth.tables, text))
+    return replace(verdict, detail=f"{verdict.detail} [{sandbox.level()}]".strip())
+
+
+def _judge(truth: _Truth, found: list[Rows] | Verdict) -> Verdict:
     if isinstance(found, Verdict):
         return found
     for index, (want, have) in enumerate(zip(truth.wanted, found, strict=True)):

@@ -22,11 +22,12 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from evaluation.verifiers import ground_truth as truths
-from evaluation.verifiers import verilog, verilog_simulation
+from evaluation.verifiers import sandbox, verilog, verilog_simulation
 from evaluation.verifiers.verdict import UNDECIDED, Verdict
 from evaluation.verifiers.verilog import GRADE_CPU_S, Unusable, record_golden
 from evaluation.verifiers.verilog_answer import extract_code
@@ -79,7 +80,8 @@ def verify(ground_truth: str, answer: str) -> Verdict:
         return simulated
     code = extract_code(answer, task.golden.top, task.before, task.after)
     assert isinstance(code, str), "it was simulated"
-    return _compare(task.golden, reference, code, int(depth))
+    verdict = _compare(task.golden, reference, code, int(depth))
+    return replace(verdict, detail=f"{verdict.detail} [{sandbox.level()}]".strip())
 
 
 def _compare(golden: Golden, reference: str, code: str, depth: int) -> Verdict:

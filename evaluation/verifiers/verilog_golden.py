@@ -71,6 +71,11 @@ class Golden:
             )
         )
 
+    @property
+    def work(self) -> int:
+        """Port bits over all steps: stands for the time of a simulation, which no row holds."""
+        return len(self.samples) * sum(port.width for port in self.ports)
+
     def known_share(self) -> float:
         """Share of output bits over all steps that are neither X nor Z."""
         known = sum(sample.known.bit_count() for sample in self.samples)

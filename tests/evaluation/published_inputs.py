@@ -57,6 +57,7 @@ def publish_evaluation(
     *,
     created: str = "2026-01-01T00:00:00+00:00",
     settings: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, str] | None = None,
     **identity: Any,
 ) -> Path:
     """Publish evaluation `name`: `answers` by benchmark and model label, the baseline first."""
@@ -85,7 +86,8 @@ def publish_evaluation(
     write_manifest(
         folder,
         Manifest(
-            stage="evaluation", key=name * 2, fingerprint="f", inputs={}, code_version="test",
+            stage="evaluation", key=name * 2, fingerprint="f", code_version="test",
+            inputs=dict(inputs or {}),
             settings={"temperature": 0.6, **(settings or {})}, created=created,
             files=[describe_file(folder, folder / file) for file in
                    ("results.json", "samples.parquet", "report.html")],

@@ -164,6 +164,44 @@ def test_another_temperature_is_another_measure_of_sampled_answers(workspace: Wo
         decide(config(workspace, target=rtl))
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "named"),
+    [
+        (
+            {"inputs": {"dtype": "float32"}}, {"inputs": {"dtype": "bfloat16"}},
+            "dtype: bfloat16 and float32",
+        ),
+        (
+            {"inputs": {"dtype": "float32"}, "settings": {"engine": "transformers"}},
+            {"inputs": {"dtype": "float32"}, "settings": {"engine": "vllm"}},
+            "engine: vllm and transformers",
+        ),
+        (
+            {"settings": {"endpoint_api": "chat"}}, {"settings": {"endpoint_api": "completions"}},
+            "endpoint_api: completions and chat",
+        ),
+        (
+            {"inputs": {"dtype": "float32"}}, {"settings": {"endpoint_api": "chat"}},
+            "dtype: the default and float32",
+        ),
+    ],
+    ids=["dtype", "engine", "endpoint's form", "folder and endpoint"],
+)  # fmt: skip
+def test_answers_that_were_computed_otherwise_are_refused(
+    workspace: Workspace, first: dict[str, Any], second: dict[str, Any], named: str
+) -> None:
+    publish_evaluation(
+        workspace, "e1", folders(workspace, 1), {QA: {"dsm:1": of(200, 60)}}, **first
+    )
+    publish_evaluation(
+        workspace, "e2", folders(workspace, 2), {QA: {"dsm:2": of(200, 100)}}, **second
+    )
+    with pytest.raises(NotComparableError) as refusal:
+        promote(config(workspace))
+    assert named in str(refusal.value)
+    assert stages(workspace) == ["promoted", "candidate"]
+
+
 def test_a_common_evaluation_is_preferred_to_newer_ones_that_cannot_be_compared(
     workspace: Workspace,
 ) -> None:

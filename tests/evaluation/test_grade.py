@@ -230,6 +230,19 @@ def test_a_missing_file_is_named(run: Run, capsys: pytest.CaptureFixture[str], k
     assert f"{NAME}_{kind} is missing" in capsys.readouterr().err
 
 
+def test_a_verdict_of_another_sandbox_level_is_not_taken(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(answers(RIGHT, WRONG)) == 0
+    first = run.lines()
+    assert {line["sandbox"] for line in first} == {sandbox.level()}
+    other: sandbox.Level = "none" if sandbox.level() != "none" else "rlimit"
+    monkeypatch.setattr(sandbox, "level", lambda: other)
+    assert run(answers(RIGHT, WRONG)) == 0
+    assert {line["sandbox"] for line in run.lines()} == {other}
+    assert not {line["key"] for line in run.lines()} & {line["key"] for line in first}
+
+
 def test_wrong_usage_is_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     run.name = "verilog_eval_v9"
     assert run(answers(RIGHT)) == 2

@@ -59,6 +59,8 @@ def test_models_that_their_intervals_do_not_tell_apart_share_a_rank(workspace: W
         {"tool_versions": {"iverilog": "Icarus Verilog 11.0"}},
         {"data_hash": ""},
         {"settings": {"max_answer_tokens": 9000}},
+        {"settings": {"endpoint_api": "completions"}},
+        {"inputs": {"dtype": "bfloat16"}},
     ],
 )
 def test_another_measure_is_another_group(workspace: Workspace, other: dict[str, Any]) -> None:

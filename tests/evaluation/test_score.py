@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from scoring_inputs import COUNTER, make_row, publish_rows, write_tiny_model
 
-from evaluation import generation
+from evaluation import generation, leaderboard
 from evaluation.benchmarks.problem_set import ProblemSet
 from evaluation.score import plan, process, publish, run_score
 from evaluation.score_config import ScoreConfig
@@ -120,6 +120,10 @@ def test_base_and_tuned_are_scored_side_by_side(workspace: Workspace) -> None:
     assert not (result.directory / ".work").exists() or not any(
         (result.directory / ".work").iterdir()
     )
+    assert {"torch", "transformers", "simulator"} <= rtl["tool_versions"].keys()
+    for group in leaderboard.build(workspace).groups:
+        assert {row.model for row in group.rows} == {"dsm:1 base", "dsm:1"}, "one table"
+        assert {("dtype", "float32"), ("engine", "transformers")} <= {*group.measured.answering}
     recorded = registry.versions(workspace, "dsm")[0].scores
     score = recorded["domain_qa_closed_book/accuracy"]
     assert score.value == pytest.approx(

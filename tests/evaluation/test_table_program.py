@@ -44,6 +44,13 @@ def test_a_right_query_passes(truth: dict[str, object], answer: str) -> None:
     assert outcome(truth, answer) == "pass"
 
 
+@pytest.mark.parametrize("answer", [HIGHEST["program"], "SELECT 'run'", "SELECT nothing FROM t"])
+def test_a_verdict_says_at_which_sandbox_level_the_query_ran(answer: str) -> None:
+    assert verify("table_program", json.dumps(HIGHEST), answer).detail.endswith(
+        f"[{sandbox.level()}]"
+    )
+
+
 @pytest.mark.parametrize(
     ("truth", "answer", "expected"),
     [

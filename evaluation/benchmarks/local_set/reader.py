@@ -64,7 +64,7 @@ class ModuleSet(ProblemSet):
 
     def tasks(self, folder: Path, sampling: Sampling) -> HarnessTasks:
         """As all, with the recorded outputs as ground truth."""
-        place = write_task(folder, self.benchmark, self._recorded(), sampling)
+        place = write_task(folder, self.benchmark, self._recorded(), sampling, cache=self.cache)
         return HarnessTasks([self.benchmark.name], place)
 
     def _recorded(self) -> list[Row]:

@@ -1,7 +1,8 @@
 """Answers made elsewhere (JSONL in), verdicts (JSONL out).
 
 In, one JSON object a line: `task_id`, `sample` (a number), `answer` (the model's text). Out, one a
-line: `task_id`, `sample`, `verdict` (`pass`, or why not), `detail`, `official`, `key`, `output`.
+line: `task_id`, `sample`, `verdict` (`pass`, or why not), `detail`, `official`, `key`, `output`,
+`sandbox`.
 
 Verdicts are appended while they come, so that a killed run continues: a line counts again when its
 `key`, a hash of everything it depends on, is still the same. At the end the file is put in order.
@@ -31,7 +32,8 @@ class Answer(NamedTuple):
 class VerdictLine(NamedTuple):
     """One line of the verdicts. `official` is "pass", upstream's reason, or "" without upstream.
 
-    `output` is the end of what compiler and simulator printed.
+    `output` is the end of what compiler and simulator printed; `sandbox` the level at which they
+    ran, which is part of `key`.
     """
 
     task_id: str
@@ -41,6 +43,7 @@ class VerdictLine(NamedTuple):
     official: str
     key: str
     output: str = ""
+    sandbox: str = ""  # "" in a file of an earlier version
 
 
 def read_answers(path: Path, known: Collection[str]) -> list[Answer]:

@@ -19,6 +19,7 @@ from evaluation.benchmarks.verilog.errata import Erratum
 from evaluation.benchmarks.verilog.grader import Judgement, ProblemGrader
 from evaluation.benchmarks.verilog.official import has_rules
 from evaluation.benchmarks.verilog.problems import Problem
+from evaluation.verifiers import sandbox
 from evaluation.verifiers.verdict import Verdict
 from workspace.progress import Progress, quiet
 
@@ -136,7 +137,16 @@ def _line(
     elif not use_errata and verdict == "pass":
         verdict = f"official:{official}"
     task_id, sample, _ = answer
-    return VerdictLine(task_id, sample, verdict, judgement.detail, official, key, judgement.output)
+    return VerdictLine(
+        task_id,
+        sample,
+        verdict,
+        judgement.detail,
+        official,
+        key,
+        judgement.output,
+        sandbox.level(),
+    )
 
 
 def record_references(
