@@ -398,6 +398,7 @@ class _Supervisor:
             worlds=self._recovery.worlds,
             waiting=attempt.job.nodes,
             idle=None if nodes is None else len(nodes.idle - set(attempt.job.exclude_nodes)),
+            now=time.time(),
         )
         decision = decide((*attempt.plan.history, waiting), means, self._recovery.limits)
         if isinstance(decision, Shrink):

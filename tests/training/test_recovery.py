@@ -62,6 +62,12 @@ ELASTIC = Means(worlds=(4, 2, 1))
         # a slow node makes room for a spare; without one it stays
         ([ending(Cause.SLOW, "n2", gained=1)], WITH_SPARE, UseSpare),
         ([ending(Cause.SLOW, "n2", gained=1)], INSIDE, RestartInPlace),
+        # once more in a later attempt, which had it for want of others
+        (
+            [ending(Cause.SLOW, "n2", gained=1), ending(Cause.SLOW, "n2", attempt=2, gained=1)],
+            WITH_SPARE,
+            UseSpare,
+        ),
         # a killed rank: the same nodes, a spare is kept for worse
         ([ending(Cause.RANK_KILLED, "n2")], WITH_SPARE, RestartInPlace),
         ([ending(Cause.RANK_KILLED, "n2")], OUTSIDE, Resubmit),

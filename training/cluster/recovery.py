@@ -373,7 +373,9 @@ def _newly_avoided(history: Sequence[Ending], left_out: Sequence[str], now: floa
     """Nodes to do without that the last attempt was not begun with for want of others."""
     last = history[-1].attempt
     before = [ending for ending in history if ending.attempt != last]
+    slow = [ending for ending in history if ending.attempt == last and ending.cause is Cause.SLOW]
     again = {node for node, ending in convictions(history) if ending.attempt == last}
+    again |= {node for ending in slow for node in ending.suspects}
     return (set(left_out) - set(avoided(before, now))) | again
 
 
