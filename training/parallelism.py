@@ -14,20 +14,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from training.external.prepare import program_of
 from training.planner.calibration import load
 from training.planner.hardware import GpuGroup, machine_of
 from training.planner.layout import Job as PlannedJob
 from training.planner.layout import Layout, Sharding
 from training.planner.links import Links, with_links
 from training.planner.memory import peak_memory
-from training.planner.search import Candidate, plan_layouts
+from training.planner.search import Candidate, Limits, plan_layouts
 from training.planner.shape import read_shape
 from training.planner.speed import estimate
+from training.trainers.ability import FSDP, TRL, Ability
 from training.trainers.settings import (
+    SEQUENCES_PER_ROW,
     AdapterSettings,
     Backend,
     CptSettings,
     DpoSettings,
+    ExternalSettings,
     ParallelismSettings,
     ParallelLayout,
     Precision,
@@ -38,19 +42,17 @@ from training.trainers.settings import (
 from workspace.errors import UserError
 
 _SHARDING: tuple[Sharding, ...] = ("none", "zero1", "zero2", "zero3")  # by `zero`
-_ABLE = {
-    "trl": "copies of the whole model (dp_replicate)",
-    "fsdp": "data parallelism (dp_shard, dp_replicate)",
-}
 
 
 class Demand(NamedTuple):
-    """What a stage asks of its ranks."""
+    """What a stage asks of its ranks. Rows are sequences here, two of them to a pair."""
 
     stage: StageName
     backend: Backend
+    ability: Ability
     sequence_length: int
     rows_per_step: int
+    micro_batch: int  # sequences of one forward pass that the settings name; 0: the layout's
     adapter: AdapterSettings
     precision: Precision
     keeps_reference: bool = False  # a second copy of the weights, in fp32
@@ -62,22 +64,37 @@ def demand_of(
     settings: CptSettings | SftSettings | DpoSettings | RlvrSettings,
     adapter: AdapterSettings,
     precision: Precision,
+    external: ExternalSettings,
 ) -> Demand:
-    """The demand of a stage with these settings."""
+    """The demand of a stage with these settings.
+
+    Raises `UserError` when the external program that is to train it cannot do the stage.
+    """
+    per_row = SEQUENCES_PER_ROW[stage]
     if isinstance(settings, CptSettings):
-        size = (settings.sequence_length, settings.rows_per_step)
+        size = (settings.sequence_length, settings.rows_per_step, settings.micro_batch)
     elif isinstance(settings, SftSettings):
-        size = (settings.max_length, settings.rows_per_step)
+        tokens, longest = settings.tokens_per_forward, settings.max_length
+        size = (longest, settings.rows_per_step, max(1, tokens // longest) if tokens else 0)
     elif isinstance(settings, DpoSettings):
-        size = (settings.max_length, 2 * settings.rows_per_step)  # two answers to each prompt
+        rows = per_row * settings.rows_per_step
+        size = (settings.max_length, rows, per_row * settings.micro_batch)
     else:
         length = settings.max_prompt_tokens + settings.max_new_tokens
-        size = (length, settings.prompts_per_step * settings.generations)
-    demand = Demand(stage, settings.backend, *size, adapter, precision)
+        answers = settings.prompts_per_step * settings.generations
+        size = (length, answers, settings.micro_batch)
+    ability = _ability(settings.backend, external, stage)
+    demand = Demand(stage, settings.backend, ability, *size, adapter, precision)
     if isinstance(settings, RlvrSettings) and settings.rollouts == "vllm":
         return demand._replace(engine_share=settings.vllm_memory_share)
     reference = isinstance(settings, DpoSettings) and adapter.method == "full"
     return demand._replace(keeps_reference=reference)
+
+
+def _ability(backend: Backend, external: ExternalSettings, stage: StageName) -> Ability:
+    if backend == "external":
+        return program_of(external, stage).ability
+    return FSDP if backend == "fsdp" else TRL
 
 
 def resolve_layout(
@@ -98,7 +115,7 @@ def resolve_layout(
     if settings.mode == "given":
         return _check(settings, demand, ranks)
     if not gpus:
-        if demand.backend == "fsdp":
+        if demand.backend == "fsdp" or "dp_replicate" not in demand.ability.degrees:
             return ParallelLayout(dp_shard=ranks)
         return ParallelLayout(dp_replicate=ranks, zero=0)
     return _translate(plan_of(settings, demand, model, nodes, processes_per_node, links).layout)
@@ -113,18 +130,13 @@ def _check(settings: ParallelismSettings, demand: Demand, ranks: int) -> Paralle
             f"parallelism: dp_shard x dp_replicate x tp x pp x cp is {layout.ranks}, but the job "
             f"has {ranks} ranks (nodes x processes_per_node)"
         )
-    if not _can(demand.backend, layout):
+    refusal = demand.ability.refusal(layout)
+    if refusal:
         raise UserError(
-            f"parallelism: the {demand.backend} trainer of {demand.stage} does "
-            f"{_ABLE[demand.backend]} alone; set {demand.stage}.backend, or other degrees"
+            f"parallelism: the {demand.ability.trainer} trainer of {demand.stage} {refusal}; set "
+            f"{demand.stage}.backend, or another layout"
         )
     return layout
-
-
-def _can(backend: Backend, layout: ParallelLayout) -> bool:
-    if backend == "external":
-        return True
-    return layout.is_data_parallel and (backend == "fsdp" or layout.dp_shard == 1)
 
 
 def plan_of(
@@ -166,26 +178,39 @@ def plan_of(
         taken += 4 * shape.parameters / 2**30
     machine = machine.model_copy(update={"memory_gib": round(machine.memory_gib - taken, 1)})
     if settings.mode == "given":
-        layout = _planned(settings)
+        layout = _planned(settings, demand)
         constants = load()
         memory = peak_memory(shape, job, layout, constants)
         return Candidate(layout, memory, estimate(shape, job, layout, machine, constants))
-    plan = plan_layouts(shape, job, machine, load())
+    plan = plan_layouts(shape, job, machine, load(), limits=_limits(demand))
     best = plan.best  # also the error that names the nearest miss when nothing fits at all
     for candidate in plan.candidates:
-        if candidate.layout.ep == 1 and _can(demand.backend, _translate(candidate.layout)):
+        told = _translate(candidate.layout)
+        if candidate.layout.ep == 1 and not demand.ability.refusal(told):
             return candidate
     raise UserError(
-        f"{demand.stage}: the {demand.backend} trainer does {_ABLE.get(demand.backend, '')} "
+        f"{demand.stage}: the {demand.ability.trainer} trainer does {demand.ability.words} "
         f"alone, which does not fit {machine.gpus} x {machine.gpu.name} "
         f"({machine.memory_gib:g} GiB each); "
         f"{best.layout.label} would. {_cure(demand)}"
     )
 
 
+def _limits(demand: Demand) -> Limits:
+    """What the planner may choose for this trainer; none is told of interleaved pipelines."""
+    return Limits(
+        micro_batch=demand.micro_batch,
+        unit=SEQUENCES_PER_ROW[demand.stage],
+        checkpointing=demand.ability.checkpointing,
+        pieces=(1,),
+    )
+
+
 def _cure(demand: Demand) -> str:
     """What to change when the trainer cannot do what would fit."""
     cures = ["train adapters (adapter.method: lora)", f"set {demand.stage}.backend: external"]
+    if demand.backend == "external":
+        cures = ["choose another external.program", "other GPUs"]
     if demand.stage == "sft" and demand.backend == "trl":
         cures.insert(0, "set sft.backend: fsdp")
     return f"{', '.join(cures[:-1])} or {cures[-1]}".capitalize() + "."
@@ -210,7 +235,7 @@ def _translate(layout: Layout) -> ParallelLayout:
     )
 
 
-def _planned(settings: ParallelismSettings) -> Layout:
+def _planned(settings: ParallelismSettings, demand: Demand) -> Layout:
     """The trainers' degrees in the planner's form."""
     dp = settings.dp_shard * settings.dp_replicate
     sharded = settings.dp_shard > 1 and settings.zero > 0
@@ -220,7 +245,7 @@ def _planned(settings: ParallelismSettings) -> Layout:
         tp=settings.tp,
         pp=settings.pp,
         cp=settings.cp,
-        micro_batch=settings.micro_batch,
+        micro_batch=demand.micro_batch or settings.micro_batch,
         sharding=_SHARDING[settings.zero] if sharded else "none",
         shard_group=group,
         checkpointing=settings.activation_checkpointing,

@@ -269,7 +269,7 @@ class TrainConfig(StageConfig):
 
     def demand(self, stage: StageName) -> Demand:
         """What `stage` asks of its ranks."""
-        return demand_of(stage, getattr(self, stage), self.adapter, self.arithmetic)
+        return demand_of(stage, getattr(self, stage), self.adapter, self.arithmetic, self.external)
 
     @property
     def is_planned(self) -> bool:

@@ -18,14 +18,17 @@ from hypothesis import strategies as st
 from tiny_training import question, tiny_config, write_dataset
 
 from benchmarks.training.tiny_model import write_tiny_model
+from training.data.reward import shared_pool
+from training.data.verdict_pool import TIMEOUT_S, VerdictPool
 from training.external.data import measure
-from training.external.prepare import check_external, prepare
+from training.external.prepare import check_external, prepare, program_of
 from training.external.program import nest, to_toml
 from training.external.verl import hydra_value
 from training.external.verl_reward import compute_score
 from training.failure_texts import TrainingStoppedError
 from training.progress import TrainProgress
 from training.train import TrainConfig, plan, preview, train
+from training.trainers.ability import DEGREES
 from training.trainers.settings import (
     AdapterSettings,
     CptSettings,
@@ -81,7 +84,9 @@ NAMED = {
         actor_rollout_ref.rollout.tensor_model_parallel_size
         actor_rollout_ref.rollout.gpu_memory_utilization
         actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu custom_reward_function.path
-        custom_reward_function.name trainer.default_local_dir trainer.project_name
+        custom_reward_function.name
+        ++custom_reward_function.reward_kwargs.verifier_timeout_s
+        trainer.default_local_dir trainer.project_name
         trainer.experiment_name trainer.logger trainer.total_training_steps trainer.total_epochs
         trainer.save_freq trainer.test_freq trainer.resume_mode trainer.nnodes
         trainer.n_gpus_per_node trainer.val_before_train trainer.max_actor_ckpt_to_keep""",
@@ -238,6 +243,7 @@ def test_verl_fine_tunes_and_rewards(base: Path, tmp_path: Path) -> None:
     assert told["algorithm.adv_estimator"] == "grpo"
     assert told["actor_rollout_ref.rollout.n"] == "4"
     assert Path(told["custom_reward_function.path"]).name == "verl_reward.py"
+    assert told["++custom_reward_function.reward_kwargs.verifier_timeout_s"] == "60.0"
     assert (launch(tmp_path)["is_driven"], launch(tmp_path)["steps"]) == (True, 5)
 
 
@@ -273,6 +279,38 @@ def test_nemo_rl_stands_on_the_checkouts_own_file(
         assert first["context"] == row["prompt"]
         assert [answer["rank"] for answer in first["completions"]] == [0, 1]
         assert first["completions"][0]["completion"] == row["chosen"]
+
+
+@pytest.mark.parametrize(
+    ("program", "stage", "rest"),
+    [
+        ("torchtitan", "cpt", set()), ("nemo_rl", "sft", {"dp_shard"}),
+        ("nemo_rl", "dpo", {"dp_shard"}), ("verl", "sft", {"dp_replicate"}),
+        ("verl", "rlvr", {"dp_replicate"}), ("prime_rl", "sft", {"dp_shard"}),
+    ],
+)  # fmt: skip
+def test_a_program_is_told_the_degrees_that_it_states(
+    base: Path, tmp_path: Path, program: str, stage: StageName, rest: set[str]
+) -> None:
+    """All but one, `rest`, which it makes of the ranks that are left."""
+    overrides = {"model.name": "llama3", "model.flavor": "8B"} if program == "torchtitan" else {}
+    external = ExternalSettings.model_validate({"program": program, "overrides": overrides})
+
+    def told(layout: ParallelLayout) -> dict[str, Any]:
+        return rendered(tmp_path, base, make_spec(
+            tmp_path, base, stage, external=external, layout=layout
+        ))  # fmt: skip
+
+    plain = told(ParallelLayout())
+    heard = {name for name in DEGREES if told(ParallelLayout(**{name: 2})) != plain}
+    ability = program_of(external, stage).ability
+    assert heard | rest == set(ability.degrees)
+    again = {
+        kept
+        for kept in ("none", "selective", "full")
+        if told(ParallelLayout(activation_checkpointing=kept)) != plain
+    }
+    assert {"none", *again} >= set(ability.checkpointing)
 
 
 def test_what_cannot_be_is_said_before_a_job(base: Path, tmp_path: Path) -> None:
@@ -319,8 +357,56 @@ def test_what_cannot_be_is_said_before_a_job(base: Path, tmp_path: Path) -> None
 
 def test_the_reward_is_the_verifiers() -> None:
     truth = json.dumps({"verifier": "exact", "ground_truth": json.dumps({"value": "14"})})
-    assert compute_score("dsm/x", "14", truth) == 1.0
-    assert compute_score("dsm/x", "15", truth, extra_info={"index": 3}, more=1) == 0.0
+    right = {"score": 1.0, "no_verdict": 0.0, "outcome": "pass"}
+    assert compute_score("dsm/x", "14", truth) == right
+    wrong = compute_score("dsm/x", "15", truth, extra_info={"index": 3}, more=1)
+    assert wrong == {"score": 0.0, "no_verdict": 0.0, "outcome": "mismatch"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        ("slow", "infra:timeout"), ("die", "infra:crash"), ("raise", "infra:crash"),
+        ("tool", "infra:missing_tool"), ("undecided", "undecided"),
+    ],
+)  # fmt: skip
+def test_an_answer_without_a_verdict_is_counted_and_costs_no_run(
+    answer: str, outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "data"))
+    pool = VerdictPool(1, timeout_s=3, verify="odd_verifiers:odd")
+    asked_with: list[float] = []
+
+    def shared(timeout_s: float) -> VerdictPool:
+        asked_with.append(timeout_s)
+        return pool
+
+    monkeypatch.setattr("training.external.verl_reward.shared_pool", shared)
+    truth = json.dumps({"verifier": "exact", "ground_truth": json.dumps({"value": "14"})})
+    found = compute_score("dsm/x", answer, truth, verifier_timeout_s=3)
+    assert found == {"score": 0.0, "no_verdict": 1.0, "outcome": outcome}
+    assert compute_score("dsm/x", "14", truth)["score"] == 1.0, "the next one is judged"
+    assert asked_with == [3, TIMEOUT_S]
+    pool.close()
+
+
+def test_a_row_that_is_wrong_itself_ends_the_run() -> None:
+    truth = json.dumps({"verifier": "exakt", "ground_truth": json.dumps({"value": "14"})})
+    with pytest.raises(UserError, match="unknown verifier 'exakt'"):
+        compute_score("dsm/x", "14", truth)
+
+
+def test_a_fork_has_verdicts_of_its_own() -> None:
+    """verl may judge in forked processes, which share the pipes of the pool that was there."""
+    mine = shared_pool()
+    assert shared_pool() is mine
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(write, b"other" if shared_pool() is not mine else b"same")
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 10) == b"other"
 
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)

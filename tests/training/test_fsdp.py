@@ -198,13 +198,33 @@ def test_how_the_weights_are_spread_changes_nothing_else(
     }
     copies = {"dp_replicate": 2, "dp_shard": 1}
     runs["copies"] = cpt(zygote, tmp_path / "copies", base, texts, max_steps=4, layout=copies)
+    whole = {**copies, "zero": 0}  # as the planner has it for a small model
+    runs["whole"] = cpt(zygote, tmp_path / "whole", base, texts, max_steps=4, layout=whole)
     runs["passes"] = cpt(zygote, tmp_path / "passes", base, texts, max_steps=4, micro_batch=3)
     for run in runs.values():
         run.finish(2)
     assert len({runs[name].weights() for name in same_bits}) == 1
+    assert runs["whole"].weights() == runs["copies"].weights()
     for name in ("copies", "passes"):
         pairs = zip(runs[name].metrics(), runs["none"].metrics(), strict=True)
         assert max(abs(one.loss - other.loss) for one, other in pairs) < 1e-5
+
+
+def test_one_rank_trains_what_is_not_divided(
+    zygote: Zygote, base: Path, texts: Path, tmp_path: Path
+) -> None:
+    """`zero: 0` on one GPU, as `parallelism: auto` has it there."""
+    layouts: dict[str, dict[str, Any]] = {"alone": {"zero": 0}, "sharded": {"zero": 3}}
+    runs = [
+        cpt(zygote, tmp_path / name, base, texts, max_steps=4, layout=layout)
+        for name, layout in layouts.items()
+    ]
+    for run in runs:
+        run.finish(1)
+    assert runs[0].weights() == runs[1].weights()
+    wrong = cpt(zygote, tmp_path / "wrong", base, texts, layout={"zero": 0, "dp_shard": 2})
+    assert EXIT_NEVER_AGAIN in wrong.start(2).wait()
+    assert "divides among dp_shard ranks as zero 1 or 2 or 3, not 0" in wrong.log()
 
 
 def test_bf16_computes_coarsely_and_keeps_fine_weights(

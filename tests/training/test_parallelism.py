@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
 
+from training.external.offers import STAGES
+from training.external.prepare import program_of
+from training.parallelism import plan_of
 from training.train import TrainConfig
-from training.trainers.settings import ParallelLayout, RlvrSettings
+from training.trainers.ability import DEGREES, FSDP, TRL
+from training.trainers.settings import ExternalSettings, ParallelLayout, RlvrSettings, StageName
 from workspace.errors import UserError
 
 NODE: dict[str, Any] = {"gpus_per_node": 8, "processes_per_node": 8, "launcher": "slurm"}
@@ -89,6 +93,120 @@ def test_given_degrees_are_checked() -> None:
         ours.layout("cpt", "Llama-3.1-8B")
     with pytest.raises(UserError, match="is 8, but the job has 16 ranks"):
         external.layout("cpt", "Llama-3.1-8B", nodes=2)
+
+
+@pytest.mark.parametrize("model", ["SmolLM2-135M", "Qwen3-1.7B"])
+@pytest.mark.parametrize("stage", ["cpt", "sft"])
+@pytest.mark.parametrize("gpus", [1, 8, 16])
+def test_the_fsdp_trainer_takes_every_layout_that_is_chosen_for_it(
+    gpus: int, stage: StageName, model: str
+) -> None:
+    """A small model is best copied whole, and one GPU has nobody to share with: zero 0."""
+    settings: dict[str, Any] = {
+        "cpt": {"rows_per_step": 64},
+        "sft": {"rows_per_step": 64, "max_length": 1024, "backend": "fsdp"},
+    }
+    node = min(gpus, 8)
+    job = config(
+        nodes=gpus // node, gpus_per_node=node, processes_per_node=node, launcher="slurm",
+        stages=(stage,), **{stage: settings[stage]},
+    )  # fmt: skip
+    layout = job.layout(stage, model)
+    assert layout.ranks == gpus
+    assert FSDP.refusal(layout) == ""
+    if gpus == 1 or model == "SmolLM2-135M":
+        assert (layout.dp_shard, layout.dp_replicate, layout.zero) == (1, gpus, 0)
+
+
+def test_shards_of_nothing_are_refused_before_a_job() -> None:
+    given = {"mode": "given", "zero": 0}
+    wrong = config(**NODE, stages=("cpt",), parallelism={**given, "dp_shard": 8})
+    with pytest.raises(UserError, match="fsdp trainer of cpt divides among dp_shard ranks as zero"):
+        wrong.layout("cpt", "SmolLM2-135M")
+    copies = config(**NODE, stages=("cpt",), parallelism={**given, "dp_replicate": 8})
+    assert copies.layout("cpt", "SmolLM2-135M") == ParallelLayout(dp_replicate=8, zero=0)
+
+
+def test_what_is_planned_is_what_trl_computes_again() -> None:
+    """It has no selective form; the best layout for our own loop has it at this size."""
+    dpo = {"rows_per_step": 64, "max_length": 4096}
+    job = config(**NODE, stages=("dpo",), dpo=dpo, parallelism={"gpu_memory_gib": 80})
+    assert job.layout("dpo", "Qwen3-1.7B").activation_checkpointing == "full"
+    free = job.demand("dpo")._replace(ability=TRL._replace(checkpointing=FSDP.checkpointing))
+    best = plan_of(job.parallelism, free, "Qwen3-1.7B", 1, 8)
+    assert best.layout.checkpointing == "selective"
+    given = {"mode": "given", "dp_replicate": 8, "activation_checkpointing": "selective"}
+    with pytest.raises(UserError, match="trl trainer of sft has activation_check"):
+        config(**NODE, parallelism=given).layout("sft", "SmolLM2-135M")
+
+
+def test_a_pass_that_the_settings_name_is_planned_with() -> None:
+    answers = {"prompts_per_step": 8, "generations": 8, "max_prompt_tokens": 3072,
+               "max_new_tokens": 1024}  # fmt: skip
+    for stage, settings, sequences in (
+        ("cpt", {"rows_per_step": 64, "micro_batch": 2}, 2),
+        ("sft", {**LONG, "tokens_per_forward": 2 * 4096 + 100}, 2),
+        ("sft", {**LONG, "tokens_per_forward": 1024}, 1),
+        ("dpo", {"rows_per_step": 64, "micro_batch": 2}, 4),
+        ("rlvr", {**answers, "micro_batch": 3}, 3),
+    ):
+        job = config(**NODE, stages=(stage,), **{stage: settings})
+        planned = plan_of(job.parallelism, job.demand(stage), "SmolLM2-135M", 1, 8)  # type: ignore[arg-type]
+        assert planned.layout.micro_batch == sequences, stage
+    # Fewer sequences at a time are what makes it fit.
+    greedy = config(**NODE, stages=("cpt",), cpt={"rows_per_step": 4096, "micro_batch": 512})
+    with pytest.raises(UserError, match="no layout fits"):
+        greedy.layout("cpt", "Qwen3-1.7B")
+
+
+def test_the_two_answers_of_a_pair_are_never_planned_apart() -> None:
+    tight = {"gpu_memory_gib": 24}
+    dpo = config(
+        **NODE, stages=("dpo",), dpo={"rows_per_step": 64, "max_length": 8192}, parallelism=tight
+    )
+    assert dpo.layout("dpo", "SmolLM2-135M").micro_batch == 2
+
+
+EXTERNAL: list[tuple[StageName, str]] = [
+    (stage, program) for program, stages in STAGES.items() for stage in stages
+]
+
+
+@pytest.mark.parametrize(("stage", "program"), EXTERNAL)
+def test_an_external_program_is_given_what_it_can_be_told(stage: StageName, program: str) -> None:
+    node = dict(NODE)
+    if program_of(ExternalSettings.model_validate({"program": program}), stage).is_driven:
+        node["processes_per_node"] = 1
+    settings: dict[str, Any] = {"backend": "external"}
+    job: dict[str, Any] = {
+        **node, "nodes": 2, "stages": (stage,), "external": {"program": program},
+    }  # fmt: skip
+    sizes = {"rlvr": {"prompts_per_step": 16, "generations": 8}}.get(stage, {"rows_per_step": 64})
+    ability = config(**job, **{stage: settings}).demand(stage).ability
+    layout = config(**job, **{stage: {**settings, **sizes}}).layout(stage, "Llama-3.1-8B")
+    assert layout.ranks == 16 and ability.refusal(layout) == ""
+    for degree in DEGREES:
+        given = {"mode": "given", "dp_shard": 8, degree: 2}
+        if degree == "dp_shard":
+            given["dp_shard"] = 16
+        one = config(**job, **{stage: settings}, parallelism=given)
+        if degree in ability.degrees:
+            assert getattr(one.layout(stage, "Llama-3.1-8B"), degree) == given[degree]
+        else:
+            with pytest.raises(UserError, match=rf"the {program} trainer .* not {degree} 2"):
+                one.layout(stage, "Llama-3.1-8B")
+
+
+def test_the_form_names_what_the_programs_do() -> None:
+    said = ExternalSettings.model_fields["program"]
+    assert said.description is not None
+    for name in get_args(said.annotation):
+        stages = ", ".join(STAGES[name])
+        assert f"{name} ({stages})" in said.description
+        for stage in STAGES[name]:
+            program = program_of(ExternalSettings.model_validate({"program": name}), stage)
+            assert (program.name, program.stages) == (name, STAGES[name])
+    assert set(STAGES) == set(get_args(said.annotation))
 
 
 def test_degrees_without_given_are_refused() -> None:

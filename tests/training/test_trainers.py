@@ -15,21 +15,28 @@ from tiny_training import StopAfter, flip_a_bit, question, tiny_spec, weights_ha
 
 from benchmarks.training.tiny_model import write_tiny_model
 from training.checkpoints import COMPLETE_NAME, complete_checkpoints, newest_complete
+from training.data.reward import VerifiedReward
+from training.data.verdict_pool import VerdictPool
 from training.ledger import audit
 from training.metrics import read_metrics, seconds_spent
 from training.phases import read_phases
 from training.trainers import dpo, grpo, sft
+from training.trainers.callbacks import make_callbacks
 from training.trainers.model_io import load_model, load_tokenizer
+from training.trainers.planned_run import plan_run
+from training.trainers.rows import read_view
 from training.trainers.settings import (
     AdapterSettings,
     DpoSettings,
     EvaluationSettings,
+    ParallelLayout,
     RlvrSettings,
     SftSettings,
     StageName,
 )
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
+from training.trainers.trl_ledger import Fed
 from workspace.errors import UserError
 
 pytestmark = pytest.mark.model
@@ -131,6 +138,80 @@ def test_a_checkpoint_with_changed_bytes_is_passed_over(
     assert [stretch[1:] for stretch in found.stretches] == [(1, 4), (5, STEPS[stage])]
     assert (found.faults, found.retrained_steps) == ([], 1)
     assert weights_hash(spec.model_dir) == weights_hash(whole.model_dir)
+
+
+def test_on_gpus_the_trainers_run_the_pass_that_was_planned(base: Path, tmp_path: Path) -> None:
+    """Sequences of the layout, two to a pair, unless the settings name a number; 0 on CPUs."""
+    layout = ParallelLayout(zero=0, micro_batch=4)
+
+    def pass_of(stage: StageName, **changes: Any) -> tuple[int, int]:
+        spec = tiny_spec(tmp_path / str(len(made)), base, stage, layout=layout, **changes)
+        made.append(stage)
+        rows = read_view(spec.data, ())
+        tokenizer, stop = load_tokenizer(base), StopRequest(spec.attempt_dir)
+        if stage == "rlvr":
+            callbacks = make_callbacks(spec, stop, epochs=1)
+            trainer = grpo.make_trainer(
+                spec, tokenizer, rows, callbacks, VerifiedReward(VerdictPool(1), 4, print), Fed()
+            )
+        else:
+            pairs = dpo.usable_pairs(spec, tokenizer, rows).rows
+            run = plan_run(spec, stop, spec.dpo, [pair.length for pair in pairs])
+            trainer = dpo.make_trainer(spec, tokenizer, pairs, [], run)
+        return trainer.args.per_device_train_batch_size, trainer.args.gradient_accumulation_steps
+
+    made: list[StageName] = []
+    free = {"dpo": DPO.model_copy(update={"micro_batch": 0}), "rlvr": RLVR}
+    assert pass_of("dpo", **free) == (8, 1)
+    assert pass_of("dpo", **free, use_gpu=True) == (2, 4)
+    assert pass_of("dpo", dpo=DPO, use_gpu=True) == (4, 2)
+    assert pass_of("rlvr", **free) == (8, 1)
+    assert pass_of("rlvr", **free, use_gpu=True) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("named", "gpu", "limit"), [(0, False, 1024), (0, True, 3 * 128), (256, True, 256)]
+)
+def test_the_passes_of_fine_tuning_hold_the_planned_rows(
+    base: Path, tmp_path: Path, named: int, gpu: bool, limit: int
+) -> None:
+    settings = SftSettings(rows_per_step=32, tokens_per_forward=named, max_length=128)
+    layout = ParallelLayout(zero=0, micro_batch=3)
+    spec = tiny_spec(tmp_path, base, "sft", sft=settings, layout=layout, use_gpu=gpu)
+    trainer = sft.prepare(spec, StopRequest(spec.attempt_dir)).trainer
+    fed = next(iter(trainer.get_train_dataloader()))
+    batch = {name: tensor for name, tensor in fed.items() if tensor.ndim == 2}  # not the places
+    parts = trainer._split(batch)
+    sizes = [part["input_ids"].numel() for part in parts]
+    assert len(batch["input_ids"]) == 32 and max(sizes) <= limit
+    assert len(parts) > 1, "the bound divides the step"
+    assert max(sizes) > limit // 2, "and is used"
+
+
+@pytest.mark.parametrize("method", ["full", "lora", "qlora"])
+def test_a_rank_reads_its_weights_on_a_gpu_of_its_own(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Four-bit weights go to the current GPU. No GPU is here: torch is asked, and heard."""
+    heard: list[str] = []
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    monkeypatch.setattr("torch.cuda.set_device", lambda device: heard.append(f"gpu {device}"))
+    monkeypatch.setattr(
+        "training.trainers.model_io._load", lambda *_, **options: heard.append("read")
+    )
+    monkeypatch.setattr("training.trainers.model_io.require_module", lambda *_: None)
+    monkeypatch.setattr("training.trainers.model_io._four_bits", lambda dtype: None)
+    adapter = AdapterSettings.model_validate({"method": method})
+
+    def load(*, there: bool, use_gpu: bool) -> list[str]:
+        heard.clear()
+        monkeypatch.setattr("torch.cuda.is_available", lambda: there)
+        load_model(tiny_spec(tmp_path, base, "sft", adapter=adapter, use_gpu=use_gpu))
+        return list(heard)
+
+    assert load(there=True, use_gpu=True) == ["gpu 3", "read"]
+    assert load(there=False, use_gpu=True) == ["read"]
+    assert load(there=True, use_gpu=False) == ["read"]
 
 
 def steps_of(spec: TrainSpec) -> list[tuple[int, float, float, int]]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import atexit
 import functools
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from evaluation.verifiers import Verdict
-from training.data.verdict_pool import Asked, VerdictPool, default_workers
+from training.data.verdict_pool import TIMEOUT_S, Asked, VerdictPool, default_workers
 
 Completion: TypeAlias = str | Sequence[dict[str, Any]]
 
@@ -33,10 +34,15 @@ def dsm_reward(
     return [verdict.score for verdict in judge(shared_pool(), completions, verifier, ground_truth)]
 
 
-@functools.cache
-def shared_pool() -> VerdictPool:
+def shared_pool(timeout_s: float = TIMEOUT_S) -> VerdictPool:
     """The processes of a caller that has no pool of its own."""
-    pool = VerdictPool(default_workers())
+    # A fork has the pipes of its parent's, whose answers it must not take.
+    return _pool_of(os.getpid(), timeout_s)
+
+
+@functools.cache
+def _pool_of(process: int, timeout_s: float) -> VerdictPool:
+    pool = VerdictPool(default_workers(), timeout_s)
     atexit.register(pool.close)
     return pool
 

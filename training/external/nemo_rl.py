@@ -6,17 +6,16 @@ environment that is part of NeMo RL's code, so that stage is not offered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import yaml
 
 from training.external.data import as_messages, as_ranked, write_jsonl
 from training.external.installed import checkout_cure
+from training.external.offers import STAGES
 from training.external.program import Rendered, Work, nest
-from training.trainers.settings import StageName
+from training.trainers.ability import Ability
 
 _ADDRESS = "https://github.com/NVIDIA-NeMo/RL"
 
@@ -25,7 +24,11 @@ class NemoRl:
     """Implements `training.external.program.Program`."""
 
     name = "nemo_rl"
-    stages: Mapping[StageName, str] = MappingProxyType({"sft": "trl_sft", "dpo": "trl_dpo"})
+    stages = STAGES["nemo_rl"]
+    # Its DTensor workers shard over all ranks that tp and cp leave.
+    ability = Ability(
+        "nemo_rl", ("dp_shard", "tp", "cp"), zero=(3,), checkpointing=("none", "full")
+    )
     is_driven = True
 
     def cure(self, folder: str, python: str) -> str:

@@ -6,22 +6,25 @@ project does not make, so that stage is not offered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from training.external.data import link_parquet
 from training.external.installed import module_cure
+from training.external.offers import STAGES
 from training.external.program import Rendered, Work, to_toml
-from training.trainers.settings import StageName
+from training.trainers.ability import Ability
 
 
 class PrimeRl:
     """Implements `training.external.program.Program`."""
 
     name = "prime_rl"
-    stages: Mapping[StageName, str] = MappingProxyType({"sft": "trl_sft"})
+    stages = STAGES["prime_rl"]
+    # It shards over all ranks that dp_replicate and cp leave.
+    ability = Ability(
+        "prime_rl", ("dp_shard", "dp_replicate", "cp"), zero=(3,), checkpointing=("none",)
+    )
     is_driven = False
 
     def cure(self, folder: str, python: str) -> str:

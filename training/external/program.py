@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from training.trainers.ability import Ability
 from training.trainers.settings import StageName
 from training.trainers.spec import TrainSpec
 
@@ -76,6 +77,7 @@ class Program(Protocol):
 
     name: str
     stages: Mapping[StageName, str]  # to the view that it reads
+    ability: Ability  # the layouts that its configuration can be told
     is_driven: bool  # rank 0 starts it and Ray spreads it; else each rank runs a part of it
 
     def cure(self, folder: str, python: str) -> str:

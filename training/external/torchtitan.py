@@ -6,15 +6,14 @@ read from and, in the end, written as safetensors. It resumes with its own data 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from training.external.data import link_parquet
 from training.external.installed import module_cure
+from training.external.offers import STAGES
 from training.external.program import Rendered, Work, to_toml
-from training.trainers.settings import StageName
+from training.trainers.ability import DEGREES, Ability
 from workspace.errors import UserError
 
 # (model_type, layers, hidden size, vocabulary) -> name and flavour in torchtitan.
@@ -35,7 +34,8 @@ class Torchtitan:
     """Implements `training.external.program.Program`."""
 
     name = "torchtitan"
-    stages: Mapping[StageName, str] = MappingProxyType({"cpt": "cpt"})
+    stages = STAGES["torchtitan"]
+    ability = Ability("torchtitan", DEGREES)
     is_driven = False
 
     def cure(self, folder: str, python: str) -> str:

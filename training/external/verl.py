@@ -7,14 +7,14 @@ go over as Hydra overrides, one an argument.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from training.external.data import link_parquet
 from training.external.installed import module_cure
+from training.external.offers import STAGES
 from training.external.program import Rendered, Work
+from training.trainers.ability import Ability
 from training.trainers.settings import StageName
 from workspace.errors import UserError
 
@@ -26,7 +26,11 @@ class Verl:
     """Implements `training.external.program.Program`."""
 
     name = "verl"
-    stages: Mapping[StageName, str] = MappingProxyType({"sft": "verl_sft", "rlvr": "verl_rl"})
+    stages = STAGES["verl"]
+    # Told the size of a sharded group (fsdp_size), it makes as many copies as the ranks allow.
+    ability = Ability(
+        "verl", ("dp_shard", "dp_replicate"), zero=(3,), checkpointing=("none", "full")
+    )
 
     def __init__(self, stage: StageName) -> None:
         self.is_driven = stage == "rlvr"
@@ -87,7 +91,7 @@ class Verl:
             "data.train_batch_size": settings.rows_per_step,
             "data.micro_batch_size_per_gpu": spec.micro_batch,
             "data.use_dynamic_bsz": True,
-            "data.max_token_len_per_gpu": max(settings.tokens_per_forward, settings.max_length),
+            "data.max_token_len_per_gpu": max(spec.tokens_per_forward, settings.max_length),
             "data.max_length": settings.max_length,
             "data.truncation": "error",
             "model.path": str(spec.parent),
@@ -133,11 +137,15 @@ class Verl:
             f"{rollout}.name": "vllm",
             f"{rollout}.n": settings.generations,
             f"{rollout}.temperature": settings.temperature,
-            f"{rollout}.tensor_model_parallel_size": layout.tp,
+            f"{rollout}.tensor_model_parallel_size": 1,  # vLLM's own, whatever trains
             f"{rollout}.gpu_memory_utilization": settings.vllm_memory_share,
             f"{rollout}.log_prob_micro_batch_size_per_gpu": spec.micro_batch,
             "custom_reward_function.path": str(Path(__file__).with_name("verl_reward.py")),
             "custom_reward_function.name": "compute_score",
+            # Arguments of the function, which verl's own configuration does not list.
+            "++custom_reward_function.reward_kwargs.verifier_timeout_s": (
+                settings.verifier_timeout_s
+            ),
             **self._trainer(work),
             "trainer.total_epochs": _whole_epochs(work),
             "trainer.val_before_train": False,

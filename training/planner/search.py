@@ -30,7 +30,18 @@ _LONGEST_WITHOUT_CP: Final = 16_384
 _PLAIN: Final[tuple[Sharding, ...]] = ("none", "zero1", "zero2", "zero3")
 _CHECKPOINTING: Final[tuple[Checkpointing, ...]] = ("none", "selective", "full")
 
+_PIECES: Final = (1, 2, 4, 5)
+
 Why = Literal["slower", "too_large", "link", "indivisible"]
+
+
+class Limits(NamedTuple):
+    """What the software that will run a layout leaves to choose."""
+
+    micro_batch: int = 0  # sequences of a pass at most; 0: to be chosen
+    unit: int = 1  # sequences that no pass can part, like the two answers of a pair
+    checkpointing: tuple[Checkpointing, ...] = _CHECKPOINTING
+    pieces: tuple[int, ...] = _PIECES  # of a pipeline's stages
 
 
 class Candidate(NamedTuple):
@@ -105,17 +116,18 @@ def plan_layouts(
     constants: Calibration,
     *,
     tensor_link_gbytes: float = TENSOR_LINK_GBYTES,
+    limits: Limits = Limits(),  # noqa: B008 - a constant tuple
 ) -> LayoutPlan:
     """Judge all families of layouts on all GPUs of a machine."""
     candidates: list[Candidate] = []
     too_large: list[tuple[float, Lost]] = []
     others: list[Lost] = []
     for family in _families(shape, job, machine):
-        refusal = _refusal(shape, job, family, machine, tensor_link_gbytes)
+        refusal = _refusal(shape, job, family, machine, tensor_link_gbytes, limits)
         if refusal is not None:
             others.append(refusal)
             continue
-        found, short = _best_of(shape, job, family, machine, constants)
+        found, short = _best_of(shape, job, family, machine, constants, limits)
         if found is not None:
             candidates.append(found)
         else:
@@ -209,7 +221,12 @@ def _shardings(
 
 
 def _refusal(
-    shape: ModelShape, job: Job, family: Layout, machine: Machine, tensor_link_gbytes: float
+    shape: ModelShape,
+    job: Job,
+    family: Layout,
+    machine: Machine,
+    tensor_link_gbytes: float,
+    limits: Limits,
 ) -> Lost | None:
     """Why a family may not be, whatever its size and speed."""
     if family.tp > 1:
@@ -225,7 +242,7 @@ def _refusal(
             )
     for name, value, degree in (
         ("heads", shape.heads, family.tp),
-        ("global batch", job.global_batch, family.dp),
+        ("global batch", job.global_batch, family.dp * limits.unit),
         ("sequence", job.seq_len, family.cp * family.tp),
     ):
         if value % degree:
@@ -235,28 +252,39 @@ def _refusal(
     return None
 
 
-def _variants(shape: ModelShape, job: Job, family: Layout) -> Iterator[Layout]:
-    """Micro-batch, pieces of stages, checkpointing; every micro-batch divides the batch."""
+def _variants(shape: ModelShape, job: Job, family: Layout, limits: Limits) -> Iterator[Layout]:
+    """Micro-batch, pieces of stages, checkpointing."""
     share = job.global_batch // family.dp
-    for micro in _powers(min(share, 64)):
-        if share % micro:
-            continue
+    for micro in _micro_batches(share, limits):
         count = share // micro
-        for pieces in (1, 2, 4, 5):
+        for pieces in limits.pieces:
             whole = shape.layers % (family.pp * pieces) == 0 and count % family.pp == 0
             if pieces > 1 and (family.pp == 1 or not whole):
                 continue
-            for kept in _CHECKPOINTING:
+            for kept in limits.checkpointing:
                 yield replace(family, micro_batch=micro, virtual_stages=pieces, checkpointing=kept)
 
 
+def _micro_batches(share: int, limits: Limits) -> list[int]:
+    """Sequences of a pass: those that divide a replica's share, or what the settings say."""
+    if limits.micro_batch:
+        return [min(limits.micro_batch, share)]
+    sizes = (limits.unit * power for power in _powers(min(share, 64) // limits.unit))
+    return [size for size in sizes if share % size == 0]
+
+
 def _best_of(
-    shape: ModelShape, job: Job, family: Layout, machine: Machine, constants: Calibration
+    shape: ModelShape,
+    job: Job,
+    family: Layout,
+    machine: Machine,
+    constants: Calibration,
+    limits: Limits,
 ) -> tuple[Candidate | None, float]:
     """The fastest variant that fits, or by how many GiB the smallest misses."""
     best: Candidate | None = None
     short = float("inf")
-    for layout in _variants(shape, job, family):
+    for layout in _variants(shape, job, family, limits):
         memory = peak_memory(shape, job, layout, constants)
         missing = memory.total - machine.memory_gib
         if missing > 0:

@@ -137,7 +137,7 @@ def make_trainer(
 
     settings = spec.dpo
     share = entry.rows_per_rank(settings.rows_per_step, "dpo.rows_per_step")
-    passes = forward_passes(share, settings.micro_batch)
+    passes = forward_passes(share, spec.rows_per_forward)
     adapter = adapter_config(spec)
     trainer = TokenizedDpoTrainer(
         model=load_model(spec),

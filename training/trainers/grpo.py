@@ -121,7 +121,7 @@ def make_trainer(
 
     settings = spec.rlvr
     share = completions_per_rank(settings)
-    passes = forward_passes(share, settings.micro_batch)
+    passes = forward_passes(share, spec.rows_per_forward)
     trainer = NotingGrpoTrainer(
         model=load_model(spec),
         peft_config=adapter_config(spec),

@@ -5,6 +5,7 @@ Adapters (`spec.adapter`) are trained over frozen weights and merged into fp32 o
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -37,12 +38,26 @@ def load_model(spec: TrainSpec) -> Any:
     from transformers import set_seed
 
     set_seed(spec.seed)
+    if spec.use_gpu:
+        take_own_gpu()
     frozen = spec.adapter.method != "full"
     dtype = torch.bfloat16 if frozen and spec.precision == "bf16" else torch.float32
     if spec.adapter.method == "qlora":
         require_module("bitsandbytes", "adapter.method is qlora", "take lora", sys.executable)
         return _load(spec.parent, dtype, quantization_config=_four_bits(dtype))
     return _load(spec.parent, dtype)
+
+
+def take_own_gpu() -> None:
+    """Make the GPU of this rank the current one, where there is one.
+
+    Four-bit weights are laid on the current GPU while they are read, before TRL has chosen: without
+    this every rank of a node would lay its own on the first.
+    """
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
 
 
 def adapter_config(spec: TrainSpec) -> Any:

@@ -57,7 +57,7 @@ def schedule_of(spec: TrainSpec, samples: Samples) -> Schedule:
         steps=steps,
         rows_per_step=settings.rows_per_step,
         tokens_per_forward=(
-            spec.micro_batch * spec.cpt.sequence_length if is_cpt else spec.sft.tokens_per_forward
+            spec.micro_batch * spec.cpt.sequence_length if is_cpt else spec.tokens_per_forward
         ),
         peak_rate=settings.learning_rate,
         warmup_steps=round(settings.warmup_share * steps),

@@ -10,11 +10,13 @@ from typing import Any, Literal, Self
 
 from pydantic import JsonValue, field_validator, model_validator
 
+from training.external.offers import CHECKOUTS, stages_in_words
 from training.planner.hardware import find_gpu
 from workspace.config import StageConfig, setting
 
 StageName = Literal["cpt", "sft", "dpo", "rlvr"]
 STAGES: tuple[StageName, ...] = ("cpt", "sft", "dpo", "rlvr")
+SEQUENCES_PER_ROW: dict[StageName, int] = {"cpt": 1, "sft": 1, "dpo": 2, "rlvr": 1}
 Backend = Literal["trl", "fsdp", "external"]
 Precision = Literal["bf16", "fp32"]
 ChosenPrecision = Literal["auto", "bf16", "fp32"]
@@ -113,11 +115,12 @@ class SftSettings(StageSettings):
         16, position=4, ge=1, le=65536, description="Rows in one optimizer step, over all ranks"
     )
     tokens_per_forward: int = setting(
-        1024,
+        0,
         position=5,
-        ge=16,
+        ge=0,
         le=1 << 24,
-        description="Tokens in one forward pass of one rank, padding included (memory)",
+        description="Tokens in one forward pass of one rank, padding included (memory; 0: 1024 on "
+        "CPUs, on GPUs as many full rows as the layout says)",
     )
     max_length: int = setting(
         768,
@@ -157,7 +160,8 @@ class DpoSettings(StageSettings):
         position=5,
         ge=0,
         le=65536,
-        description="Pairs in one forward pass of one rank, at most (0: all of its share)",
+        description="Pairs in one forward pass of one rank, at most (0: all of its share on CPUs, "
+        "on GPUs as the layout says)",
     )
     max_length: int = setting(
         768,
@@ -201,7 +205,8 @@ class RlvrSettings(StageSettings):
         position=5,
         ge=0,
         le=1 << 20,
-        description="Answers in one forward pass of one rank, at most (0: all of its share)",
+        description="Answers in one forward pass of one rank, at most (0: all of its share on "
+        "CPUs, on GPUs as the layout says)",
     )
     max_prompt_tokens: int = setting(
         512,
@@ -317,12 +322,12 @@ class ExternalSettings(StageConfig):
     program: Literal["torchtitan", "nemo_rl", "verl", "prime_rl"] = setting(
         "torchtitan",
         position=1,
-        description="torchtitan (cpt), nemo_rl (sft, dpo, rlvr), verl (sft, rlvr), prime_rl (sft)",
+        description=stages_in_words(),
     )
     folder: str = setting(
         "",
         position=2,
-        description="The program's checkout, for those that are run from one (nemo_rl, prime_rl)",
+        description=f"The program's checkout, for those run from one ({', '.join(CHECKOUTS)})",
         affects_output=False,
     )
     overrides: dict[str, JsonValue] = setting(

@@ -88,7 +88,7 @@ def make_trainer(
 
     settings = spec.sft
     return make_bounded_trainer(
-        settings.tokens_per_forward,
+        spec.tokens_per_forward,
         run.fed,
         model=load_model(spec),
         peft_config=adapter_config(spec),
@@ -98,7 +98,7 @@ def make_trainer(
             per_device_train_batch_size=entry.rows_per_rank(
                 settings.rows_per_step, "sft.rows_per_step"
             ),
-            per_device_eval_batch_size=max(1, settings.tokens_per_forward // settings.max_length),
+            per_device_eval_batch_size=max(1, spec.tokens_per_forward // settings.max_length),
             gradient_accumulation_steps=1,  # a step is split by tokens instead
             learning_rate=settings.learning_rate,
             weight_decay=settings.weight_decay,

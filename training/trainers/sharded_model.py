@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from training.trainers.ability import FSDP
 from training.trainers.model_io import load_model
 from training.trainers.ranks import Ranks
 from training.trainers.schedule import Schedule
@@ -99,11 +100,10 @@ def _mesh(layout: ParallelLayout, ranks: Ranks) -> Any:
     """
     from torch.distributed.device_mesh import init_device_mesh
 
-    if not layout.is_data_parallel:
-        raise UserError("the fsdp trainer is data-parallel: parallelism tp, pp and cp must be 1")
+    refusal = FSDP.refusal(layout)
+    if refusal:
+        raise UserError(f"parallelism: the fsdp trainer {refusal}")
     copies = layout.dp_replicate if layout.ranks == ranks.world_size else 1
-    if layout.zero == 0:
-        raise UserError("the fsdp trainer shards: parallelism.zero must be 1, 2 or 3")
     kind = ranks.device.type
     if copies == 1:
         return init_device_mesh(kind, (ranks.world_size,), mesh_dim_names=("dp_shard",))

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from training.trainers.settings import (
+    SEQUENCES_PER_ROW,
     AdapterSettings,
     Backend,
     CptSettings,
@@ -21,6 +22,8 @@ from training.trainers.settings import (
     SftSettings,
     StageName,
 )
+
+CPU_TOKENS_PER_FORWARD = 1024
 
 
 class TrainSpec(BaseModel):
@@ -74,8 +77,27 @@ class TrainSpec(BaseModel):
 
     @property
     def micro_batch(self) -> int:
-        """Sequences in one forward pass of one rank, for a trainer that counts in sequences."""
-        return getattr(self.settings, "micro_batch", 0) or self.layout.micro_batch
+        """Rows (in dpo: pairs) in one forward pass of one rank, for a trainer that counts in rows.
+
+        Where the settings name no number, as the layout says, which counts in sequences.
+        """
+        per_row = SEQUENCES_PER_ROW[self.stage]
+        planned = max(1, self.layout.micro_batch // per_row)
+        return getattr(self.settings, "micro_batch", 0) or planned
+
+    @property
+    def rows_per_forward(self) -> int:
+        """The same for TRL's dpo and rlvr; 0: all of a rank's share, unless told otherwise on CPUs.
+
+        A layout on GPUs was planned to fit with its micro-batch, so that is what runs.
+        """
+        return self.micro_batch if self.use_gpu else getattr(self.settings, "micro_batch", 0)
+
+    @property
+    def tokens_per_forward(self) -> int:
+        """Tokens in one forward pass of one rank of sft, padding included."""
+        planned = self.layout.micro_batch * self.sft.max_length
+        return self.sft.tokens_per_forward or (planned if self.use_gpu else CPU_TOKENS_PER_FORWARD)
 
     @property
     def evaluates(self) -> bool:
