@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from chromium import open_chromium
 
+from evaluation import grade
 from evaluation.benchmarks.verilog.kinds import COMBINATIONAL, SEQUENTIAL, STATE_MACHINE, kind_of
 from evaluation.benchmarks.verilog.problems import Problem, read_benchmark
 from evaluation.benchmarks.verilog.public_set import read_public_set
+from workspace.paths import Workspace
 
 V2 = "verilog_eval_v2_code_complete"
 
@@ -83,3 +88,39 @@ def test_rows_are_grouped_by_upstreams_folders_where_there_are_some(
 def test_what_is_asked_and_judged_does_not_change_with_the_kind(shared_data: Path) -> None:
     problem = read_benchmark("rtllm_v1.1", shared_data / "rtllm_v1.1")["accu"]
     assert replace(problem, category="Arithmetic").digest() == problem.digest()
+
+
+@pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is not installed")
+def test_the_report_shows_a_bar_for_each_kind(shared_data: Path, tmp_path: Path) -> None:
+    source = shared_data / "verilog_eval_v2/dataset_code-complete-iccad2023"
+    problems = read_benchmark(V2, source)
+    asked = {"Prob057_kmap2": True, "Prob050_kmap1": False, "Prob031_dff": True,
+             "Prob107_fsm1s": True}  # fmt: skip
+    texts = {
+        name: problems[name].reference.replace("RefModule", "TopModule" if right else "Other")
+        for name, right in asked.items()
+    }
+    (tmp_path / "answers.jsonl").write_text(
+        "".join(
+            json.dumps({"task_id": name, "sample": 0, "answer": text}) + "\n"
+            for name, text in texts.items()
+        )
+    )
+    workspace = Workspace(tmp_path / "ws")
+    assert grade.main([
+        "--benchmark", f"{V2}={source}", "--answers", str(tmp_path / "answers.jsonl"),
+        "--out", str(tmp_path / "out.jsonl"), "--cache", str(tmp_path / "cache"),
+        "--only-answered", "--workspace", str(workspace.root), "--model", "ours",
+    ]) == 0  # fmt: skip
+    [report] = workspace.evaluations.glob("*/report.html")
+    with open_chromium() as browser:
+        page = browser.new_page()
+        page.goto(report.as_uri())
+        rows = page.locator("#kinds tbody tr").all_inner_texts()
+        assert page.locator("#kinds").is_visible()
+    shown = [re.sub(r"\s+", " ", row) for row in rows]
+    found = {kind: next(row for row in shown if kind in row) for kind in
+             (COMBINATIONAL, SEQUENTIAL, STATE_MACHINE)}  # fmt: skip
+    assert re.search(r"combinational 2 .*\b50\.0", found[COMBINATIONAL])
+    assert re.search(r"sequential 1 .*\b100\.0", found[SEQUENTIAL])
+    assert re.search(r"state machine 1 .*\b100\.0", found[STATE_MACHINE])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from evaluation.benchmarks.grading import Graded
 from evaluation.benchmarks.verilog.cache import Cache
 from evaluation.benchmarks.verilog.grader import Judgement, ProblemGrader
 from evaluation.benchmarks.verilog.official import Log, has_rules, printed_rate, read_v2, refusal
-from evaluation.benchmarks.verilog.problems import READERS, read_benchmark
+from evaluation.benchmarks.verilog.problems import READERS, Problem, read_benchmark
 from evaluation.results import summarise
 
 V2 = "verilog_eval_v2_code_complete"
@@ -231,6 +232,49 @@ def test_the_same_answers_divide_by_one_problem_more_in_rtllm(tmp_path: Path) ->
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["audited"]["pass_at"][0]["value"] == 1
     assert summary["official"]["pass_at"][0]["value"] == pytest.approx(1 / 2)
+
+
+@needs_icarus
+def test_letters_agree_with_upstreams_own_flow(shared_data: Path, tmp_path: Path) -> None:
+    """References and mutants, by upstream's commands and with its unchanged bench."""
+    source = shared_data / "verilog_eval_v2" / "dataset_code-complete-iccad2023"
+    problems = read_benchmark(V2, source)
+    compared: dict[str, str] = {}
+    for task_id in ("Prob031_dff", "Prob035_count1to10", "Prob047_dff8ar", "Prob057_kmap2",
+                    "Prob107_fsm1s", "Prob082_lfsr32"):  # fmt: skip
+        right = problems[task_id].reference.replace("RefModule", "TopModule")
+        codes = {
+            right, right.replace("&", "|"), right.replace("posedge", "negedge"),
+            right.replace(";", "", 1), right.replace("endmodule", "gone g();\nendmodule"),
+            right.replace("endmodule", "assign nothing = 1;\nendmodule"),
+            right.replace("input", "output", 1), right.replace("clk", "clock"),
+            right.replace("endmodule", "always @(*) begin end\nendmodule"),
+        }  # fmt: skip
+        ordered = sorted(codes) if task_id != "Prob082_lfsr32" else [right]  # a slow one
+        found = judge(source, V2, task_id, tmp_path / "cache", *ordered)
+        assert len(found) == len(ordered)
+        for code, judged in zip(ordered, found, strict=True):
+            wanted = refusal(V2, upstreams_log(problems[task_id], code, tmp_path))
+            assert judged.official[-3:] == wanted[-3:], (task_id, code, judged)
+            compared[wanted[-3:]] = code
+    assert {"", "(R)", "(S)", "(m)", "(C)", "(T)"} <= set(compared)
+
+
+def upstreams_log(problem: Problem, code: str, folder: Path) -> Log:
+    for name, text in (("a.sv", code), ("t.sv", problem.bench), ("r.sv", problem.reference)):
+        (folder / name).write_text(text)
+    (folder / "b").unlink(missing_ok=True)
+    command = "iverilog -Wall -Winfloop -Wno-timescale -g2012 -s tb -o b a.sv t.sv r.sv"
+    compiled = subprocess.run(
+        command.split(), cwd=folder, capture_output=True, text=True, check=False
+    )
+    if compiled.returncode:
+        return Log(compiled.stderr, "", code)
+    ran = subprocess.run(
+        ["prlimit", "--cpu=20", "vvp", "-n", "b"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return Log(compiled.stderr, ran.stdout, code)
 
 
 def write_follower(folder: Path) -> Path:
