@@ -211,8 +211,8 @@ class _Supervisor:
             raise stopped_error(f"stage {folder.stage}", newest_step(folder.checkpoints))
         plan = next_attempt(folder)
         excluding = self._avoided(plan)
-        want = Want(excluding, plan.nodes or self._recovery.worlds[0])
         log = self._log(number)
+        want = self._want(excluding, plan)
         self._answer(number, log, lambda: self._insurance.take_over(number, want, log))
         job = self._with_spares_to_be_had(self._make_job(number, excluding, plan.nodes))
         write_history(job.attempt_dir, plan.history)
@@ -281,6 +281,11 @@ class _Supervisor:
         wanted = plan.nodes or self._recovery.worlds[0]
         left = bearable(others, nodes.up - set(plan.excluding), wanted)
         return tuple(sorted({*plan.excluding, *left}))
+
+    def _want(self, excluding: tuple[str, ...], plan: NextAttempt) -> Want:
+        want = Want(excluding, plan.nodes or self._recovery.worlds[0])
+        nodes = self._launcher.nodes() if excluding and self._recovery.successors else None
+        return want if nodes is None else want._replace(within=len(nodes.up - set(excluding)))
 
     def _with_spares_to_be_had(self, job: Job) -> Job:
         """A job that leaves nodes out, and may want more spares than there are others."""

@@ -82,6 +82,16 @@ def test_what_the_supervisor_does_with_it(job: JobInfo | None, want: Want, expec
     assert fate_of(job, 2, want) is expected
 
 
+@pytest.mark.parametrize(
+    ("spares", "within", "expected"),
+    [(1, 3, Fate.NARROW), (1, 2, Fate.REPLACE), (0, 2, Fate.NARROW), (0, 1, Fate.NARROW)],
+)
+def test_a_waiting_job_does_not_wait_for_a_spare_that_is_left_out(
+    spares: int, within: int, expected: Fate
+) -> None:
+    assert fate_of(info("PENDING"), 2, Want(("n1",), 2, within), spares) is expected
+
+
 class Site:
     """A stage whose first attempt runs, and a cluster in memory."""
 

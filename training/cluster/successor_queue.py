@@ -12,6 +12,7 @@ the job's name and folder say how far the former one came (`training.cluster.suc
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -46,6 +47,7 @@ class Want(NamedTuple):
 
     excluding: tuple[str, ...]
     nodes: int
+    within: int = sys.maxsize  # nodes that are up and not left out: a spare is waited for in vain
 
 
 class Settled(NamedTuple):
@@ -56,8 +58,9 @@ class Settled(NamedTuple):
     detail: str = ""  # for people; "" when it was settled before
 
 
-def fate_of(info: JobInfo | None, asked_nodes: int, want: Want) -> Fate:
-    """What follows for the waiting job that asked for `asked_nodes`, as Slurm shows it now."""
+def fate_of(info: JobInfo | None, asked_nodes: int, want: Want, spares: int = 0) -> Fate:
+    """What follows for the waiting job that asked for `asked_nodes` and `spares`, as Slurm shows it
+    now."""
     if info is None or not _alive(info):
         return Fate.FORGET
     if asked_nodes != want.nodes:
@@ -65,7 +68,7 @@ def fate_of(info: JobInfo | None, asked_nodes: int, want: Want) -> Fate:
     if set(info.nodes) & set(want.excluding):
         return Fate.REPLACE
     if info.state in WAITING:
-        return Fate.NARROW
+        return Fate.REPLACE if spares and asked_nodes + spares > want.within else Fate.NARROW
     return Fate.TAKE_OVER
 
 
@@ -149,7 +152,8 @@ class SuccessorQueue:
 
     def _fate(self, folder: Path, handle: JobHandle | None, want: Want) -> Fate:
         info = self._look(handle) if handle else None
-        return fate_of(info, int((_spec(folder) or {}).get("nodes", 0)), want)
+        spec = _spec(folder) or {}
+        return fate_of(info, int(spec.get("nodes", 0)), want, int(spec.get("spares", 0)))
 
     def _look(self, handle: JobHandle) -> JobInfo | None:
         info = self._launcher.client.job(handle.job_id)
