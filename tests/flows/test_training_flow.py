@@ -79,8 +79,9 @@ def cancel_when_training(workspace: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.2)
     running = FlowRunFilter(state=FlowRunFilterState(type={"any_": ["RUNNING"]}))
-    # Runs that other tests killed on this server count as running for ever.
     training = FlowFilter(name=FlowFilterName(any_=["train"]))
     with get_client(sync_client=True) as client:
-        (run,) = client.read_flow_runs(flow_filter=training, flow_run_filter=running)
+        found = client.read_flow_runs(flow_filter=training, flow_run_filter=running)
+        # Runs that other tests killed on this server count as running for ever.
+        (run,) = (r for r in found if r.parameters["config"]["workspace"] == str(workspace))
         client.set_flow_run_state(run.id, Cancelling())

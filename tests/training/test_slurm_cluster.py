@@ -43,6 +43,7 @@ NASTY = (
     "-n",
     "\x01\x1b[31m\x7f",
 )
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
 _numbers = itertools.count(1)
 
 
@@ -351,6 +352,7 @@ def test_a_suspended_job_goes_on_where_it_stood(
         job,
         command=("-m", "benchmarks.chaos.trainer", str(written)),
         attempt_dir=tmp_path / "sft" / "attempts" / "1",
+        environment={"PYTHONPATH": str(REPOSITORY)},
         checkpoints=tmp_path / "sft" / "checkpoints",
         sections=SectionLimits(setup_s=60, step_s=5, checkpoint_s=5, evaluation_s=5),
         restarts=1,
