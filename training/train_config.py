@@ -245,6 +245,15 @@ class TrainConfig(StageConfig):
             raise ValueError("nothing to train: rlvr is the only stage and rlvr.steps is 0")
         return self
 
+    @model_validator(mode="after")
+    def _stragglers_can_be_seen(self) -> Self:
+        if self.replace_stragglers and self.gpus_per_node:
+            raise ValueError(
+                "replace_stragglers: on GPUs nobody knows a rank's own seconds without those that "
+                "it waits for others (training/trainers/beats.py), so no rank is ever called slow"
+            )
+        return self
+
     @property
     def run_stages(self) -> tuple[StageName, ...]:
         """The stages that a run has: `rlvr.steps: 0` leaves that one out."""

@@ -91,7 +91,7 @@ def overhead(lab: Lab, short: bool) -> list[Result]:
     cost_us = _beat_cost_us()
     return [
         Result("a heartbeat, share of a step of 100 ms", cost_us / 1e6 / STEP_S, "", "<= 0.01"),
-        Result("agent and coordinator, share of one core", share, "", "<= 0.05"),
+        Result("agent and coordinator, share of one core", share, "", "<= 0.01"),
     ]
 
 

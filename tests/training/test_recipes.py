@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from training.parallelism import plan_of
 from training.planner.search import Candidate
@@ -126,3 +127,9 @@ def planned_by(config: TrainConfig, match: re.Match[str]) -> Candidate:
 
 def test_the_docs_list_every_recipe_and_no_other() -> None:
     assert sorted(DOCUMENTED) == [path.stem for path in PATHS]
+
+
+def test_slow_ranks_are_not_promised_to_be_replaced_where_none_is_seen() -> None:
+    assert TrainConfig(workspace=Path("W"), replace_stragglers=True).replace_stragglers
+    with pytest.raises(ValidationError, match="replace_stragglers: on GPUs"):
+        TrainConfig(workspace=Path("W"), replace_stragglers=True, gpus_per_node=8)
