@@ -82,7 +82,8 @@ def test_a_suspended_pipeline_holds_nothing_and_goes_on_when_it_is_resumed(
 
     page.get_by_role("button", name="Resume", exact=True).click()
     page.get_by_role("button", name="Submit").click()
-    page.get_by_text("Completed", exact=True).first.wait_for()
+    # The rest of the training, and the scores: twice as long as anything else takes.
+    page.get_by_text("Completed", exact=True).first.wait_for(timeout=2 * PATIENCE_MS)
     assert set(parts(client, run.id).values()) == {"Completed"}
     [folder] = workspace.runs.glob("*")
     assert read_manifest(folder / "final") is not None
