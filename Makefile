@@ -12,6 +12,7 @@ APT_DOCS := yosys-doc ngspice-doc
 APT_SLURM := slurmctld slurmd slurm-client munge
 APT_LINT := shellcheck
 APT_BROWSER := chromium
+APT_METRICS := prometheus
 # Extras whose packages are in the lock: all but qlora and gpu, which need one.
 LOCKED := pymupdf ocr archives registers train eval dask llm redact dev
 
@@ -40,7 +41,7 @@ browse: setup ## look at the corpus of WORKSPACE in a browser; prints the addres
 	@$(PY) -m corpus.browser --workspace $(WORKSPACE)
 
 test: setup ## everything that CI runs: lint, types, tests
-	@deploy/setup apt $(APT_TOOLS) $(APT_OCR) $(APT_SLURM) $(APT_LINT) $(APT_BROWSER) yosys-doc
+	@deploy/setup apt $(APT_TOOLS) $(APT_OCR) $(APT_SLURM) $(APT_LINT) $(APT_BROWSER) $(APT_METRICS) yosys-doc
 	@$(MAKE) --no-print-directory lint types unit
 
 lint: setup ## ruff: rules and format

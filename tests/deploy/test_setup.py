@@ -82,6 +82,18 @@ class Checkout:
         return found
 
 
+def dry_run(target: str) -> subprocess.CompletedProcess[str]:
+    """What `make target` would call, also when the tests themselves were started by make."""
+    from_outer_make = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    return subprocess.run(
+        ["make", "-n", target],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name not in from_outer_make},
+    )
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
@@ -161,13 +173,7 @@ def test_who_can_do_without_gets_it_where_that_is_possible(checkout: Checkout) -
 
 
 def test_serving_needs_no_root_and_no_debian() -> None:
-    done = subprocess.run(
-        ["make", "-n", "serve"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        env={name: value for name, value in os.environ.items() if name != "MAKEFLAGS"},
-    )
+    done = dry_run("serve")
     assert "deploy/setup try iverilog" in done.stdout and "deploy/setup apt" not in done.stdout
 
 
@@ -267,10 +273,7 @@ def test_a_lock_names_no_index_and_has_a_hash_for_everything(path: Path) -> None
     "target", ["demo", "serve", "browse", "test", "lint", "types", "unit", "bench", "chaos"]
 )
 def test_every_target_sets_up_first_and_asks_for_debian_packages_by_name(target: str) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
-    done = subprocess.run(
-        ["make", "-n", target], cwd=REPOSITORY, capture_output=True, text=True, env=environment
-    )
+    done = dry_run(target)
     assert done.returncode == 0, done.stderr
     commands = done.stdout.splitlines()
     assert commands[0] == "deploy/setup demo"
