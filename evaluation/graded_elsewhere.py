@@ -40,7 +40,7 @@ from workspace.paths import Workspace
 from workspace.stage import StagePlan
 
 MADE: Final = "made elsewhere"
-_MISSING: Final = Graded("", 0.0, "no_answer", "no such sample was given", official="missing")
+_MISSING: Final = Graded("", 0.0, "no_answer", "no such sample was given")
 
 
 def ranked_benchmark(name: str, source: Path, cache: Path, label: str) -> BenchSet:
@@ -130,4 +130,5 @@ def _graded(
     found: dict[str, list[Graded]] = {row["row_id"]: [] for row in problems.rows}
     for line in sorted(lines, key=lambda line: (line.task_id, line.sample)):
         found[line.task_id].append(graded_line(texts[line.task_id, line.sample], line))
-    return {name: [*mine, *[_MISSING] * (samples - len(mine))] for name, mine in found.items()}
+    missing = _MISSING._replace(official="missing" if problems.benchmark.has_official else None)
+    return {name: [*mine, *[missing] * (samples - len(mine))] for name, mine in found.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,9 @@ def write_tiny_model(folder: Path, seed: int) -> Path:
     tokenizer.save_pretrained(folder)
     return folder
 
+
+# `declare(benchmark, ids)` of the fixture in conftest; returns the benchmark's name.
+Declare = Callable[[str, Collection[str]], str]
 
 # Problems of our own in the layout of VerilogEval v2, which are not that benchmark.
 STEP_SET = "verilog_eval_v2_code_complete_layout"

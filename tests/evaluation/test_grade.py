@@ -15,7 +15,7 @@ import pytest
 from scoring_inputs import STEP as NAME
 from scoring_inputs import STEP_BODY as BODY
 from scoring_inputs import STEP_RIGHT as RIGHT
-from scoring_inputs import STEP_SET, write_step_benchmark
+from scoring_inputs import STEP_SET, Declare, write_step_benchmark
 from scoring_inputs import STEP_WRONG as WRONG
 
 from evaluation import grade
@@ -169,16 +169,19 @@ def test_a_damaged_cache_entry_is_not_believed(run: Run) -> None:
     assert run.verdicts() == ["mismatch"]
 
 
-def test_missing_samples_stay_in_the_denominator(run: Run) -> None:
+def test_missing_samples_stay_in_the_denominator(run: Run, declare: Declare) -> None:
     other = NAME.replace("001", "002")
+    run.name = declare(V2, [NAME, other])
     for path in list(run.benchmark.iterdir()):
         (run.benchmark / path.name.replace(NAME, other)).write_bytes(path.read_bytes())
     assert run(answers(RIGHT), "--samples", "4") == 0
     summary = run.summary()
     assert summary["missing"] == [[NAME, 3], [other, 4]]
-    assert summary["official"]["pass_at"][0]["value"] == pytest.approx(1 / 8)
+    for rules in ("audited", "official"):
+        assert summary[rules]["pass_at"][0]["value"] == pytest.approx(1 / 8)
     assert run(answers(RIGHT), "--only-answered") == 0
-    assert run.summary()["official"]["pass_at"][0]["value"] == 1
+    for rules in ("audited", "official"):
+        assert run.summary()[rules]["pass_at"][0]["value"] == 1
 
 
 def test_a_fault_of_the_machine_is_no_verdict(
@@ -255,7 +258,8 @@ def test_wrong_usage_is_refused(run: Run, capsys: pytest.CaptureFixture[str]) ->
     assert "no verdict of this program" in capsys.readouterr().err
 
 
-def test_the_guards_timeout_splits_the_two_scores(run: Run) -> None:
+def test_the_guards_timeout_splits_the_two_scores(run: Run, declare: Declare) -> None:
+    run.name = declare(V2, [NAME])
     bench = self_test._BENCH.replace(
         "  assign tb_match",
         '  initial begin #200 $display("TIMEOUT"); $finish(); end\n  assign tb_match',
@@ -330,9 +334,10 @@ def upstream_passes(problem: Problem, code: str, folder: Path) -> bool:
 
 
 def test_a_result_stands_on_the_leaderboard_with_what_it_may_be_compared_with(
-    tmp_path: Path,
+    tmp_path: Path, declare: Declare
 ) -> None:
-    run = Run(tmp_path, write_step_benchmark(tmp_path / "two", problems=2))
+    name = declare(V2, [NAME, NAME.replace("001", "002")])
+    run = Run(tmp_path, write_step_benchmark(tmp_path / "two", problems=2), name)
     workspace = Workspace(tmp_path / "ws")
     flags = ("--samples", "2", "--workspace", str(workspace.root), "--model")
     rows = answers(RIGHT, f"// \ud800\n{WRONG}")
@@ -353,7 +358,7 @@ def test_a_result_stands_on_the_leaderboard_with_what_it_may_be_compared_with(
     }  # fmt: skip
     assert measured["grader_version"].startswith(f"{grader.VERSION}, errata ")
     assert measured["answering"] == [["answers", "made elsewhere"]]
-    of_flow = read_public_set(STEP_SET, run.benchmark, limit=None, seed=0, cache=tmp_path / "cache")
+    of_flow = read_public_set(name, run.benchmark, limit=None, seed=0, cache=tmp_path / "cache")
     assert measured["data_hash"] == of_flow.data_hash
     evaluation = workspace.evaluations / audited["rows"][1]["evaluation"]
     outcomes = Counter(
@@ -364,6 +369,26 @@ def test_a_result_stands_on_the_leaderboard_with_what_it_may_be_compared_with(
     assert run(answers(RIGHT), "--only-answered", *flags[2:], "ours") == 0
     board = json.loads(workspace.leaderboard.with_suffix(".json").read_text())
     assert len(board["groups"]) == 4, "fewer problems are another benchmark"
+
+
+def test_a_set_in_a_public_layout_has_no_score_by_upstreams_rules(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Printed, in the JSON, in the verdicts, and on the leaderboard; missing samples or not."""
+    run = Run(tmp_path, write_step_benchmark(tmp_path / "two", problems=2))
+    workspace = Workspace(tmp_path / "ws")
+    flags = ("--workspace", str(workspace.root), "--model", "ours")
+    assert run(answers(RIGHT, WRONG), *flags) == 0
+    assert "official" not in capsys.readouterr().out
+    assert (run.summary()["official"], run.summary()["audited"]["passed"]) == (None, 1)
+    assert [line["official"] for line in run.lines()] == ["", ""]
+    [group] = json.loads(workspace.leaderboard.with_suffix(".json").read_text())["groups"]
+    assert (group["rules"], group["rows"][0]["score"]["value"]) == ("audited", 0.25)
+    evaluation = workspace.evaluations / group["rows"][0]["evaluation"]
+    samples = pq.read_table(evaluation / "samples.parquet").to_pylist()
+    assert [sample["official"] for sample in samples] == [None] * 4
+    assert run(answers(RIGHT), "--no-errata") == 2
+    assert "has no upstream" in capsys.readouterr().err
 
 
 def test_a_place_on_the_leaderboard_is_refused_or_left_empty_for_its_reason(

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scoring_inputs import STEP, STEP_RIGHT, STEP_SET, STEP_WRONG, write_step_benchmark
+from scoring_inputs import STEP, STEP_RIGHT, STEP_SET, STEP_WRONG, Declare, write_step_benchmark
 
 from evaluation import grade
 from evaluation.benchmarks import Benchmark
 from evaluation.benchmarks.grading import Graded
 from evaluation.benchmarks.verilog.cache import Cache
+from evaluation.benchmarks.verilog.contents import layout_of
 from evaluation.benchmarks.verilog.grader import Judgement, ProblemGrader
 from evaluation.benchmarks.verilog.official import Log, has_rules, printed_rate, read_v2, refusal
 from evaluation.benchmarks.verilog.problems import READERS, Problem, read_benchmark
@@ -132,7 +134,9 @@ def test_an_assertion_over_cycles_is_a_syntax_error_of_icarus_alone() -> None:
 
 def test_every_public_benchmark_has_rules_and_a_set_of_your_own_has_none() -> None:
     assert {name for name in READERS if not has_rules(name)} == {"local_set"}
-    assert refusal("local_set", Log("error", "TIMEOUT")) == ""
+    for name in (*(f"{name}_layout" for name in READERS), "local_set"):
+        assert not has_rules(name)
+        assert refusal(name, Log("error", "TIMEOUT")) == ""
 
 
 @pytest.mark.parametrize(
@@ -147,7 +151,6 @@ def test_every_public_benchmark_has_rules_and_a_set_of_your_own_has_none() -> No
         (RTLLM, 5, 5, 1, 29, 29 / 30),
         (RTLLM, 1, 5, 5, 29, 29 / 30),
         ("rtllm_v2.0", 1, 2, 1, 50, 0.5 * 50 / 51),
-        ("local_set", 2, 3, 1, 7, 2 / 3),
     ],
 )
 def test_the_printed_figure_has_upstreams_arithmetic(
@@ -172,7 +175,9 @@ def test_a_result_prints_what_upstream_would(name: str, official: float) -> None
 
 
 def judge(source: Path, name: str, task_id: str, cache: Path, *codes: str) -> list[Judgement]:
-    grader = ProblemGrader(read_benchmark(name, source)[task_id], Cache(cache))
+    """By the rules of the benchmark whose layout it is."""
+    problem = replace(read_benchmark(name, source)[task_id], benchmark=layout_of(name))
+    grader = ProblemGrader(problem, Cache(cache))
     assert not grader.prepare().unusable
     found = [grader.extract(code) for code in codes]
     return [grader.judge(code) for code in found if isinstance(code, str)]
@@ -218,14 +223,17 @@ def test_rtllm_counts_nothing_that_no_bench_calls_passed(shared_data: Path, tmp_
 
 
 @needs_icarus
-def test_the_same_answers_divide_by_one_problem_more_in_rtllm(tmp_path: Path) -> None:
+def test_the_same_answers_divide_by_one_problem_more_in_rtllm(
+    tmp_path: Path, declare: Declare
+) -> None:
     source = write_follower(tmp_path / "rtllm")
     reference = next(source.rglob("verified_*.v")).read_text().replace("verified_", "")
     (tmp_path / "answers.jsonl").write_text(
         json.dumps({"task_id": "follower", "sample": 0, "answer": reference}) + "\n"
     )
     assert grade.main([
-        "--benchmark", f"{RTLLM}_layout={source}", "--answers", str(tmp_path / "answers.jsonl"),
+        "--benchmark", f"{declare(RTLLM, ['follower'])}={source}",
+        "--answers", str(tmp_path / "answers.jsonl"),
         "--out", str(tmp_path / "out.jsonl"), "--cache", str(tmp_path / "cache"),
         "--json", str(tmp_path / "summary.json"),
     ]) == 0  # fmt: skip
@@ -305,7 +313,7 @@ endmodule
 
 @needs_icarus
 def test_an_answer_that_is_refused_unrun_is_said_to_be_unknown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], declare: Declare
 ) -> None:
     """A forged line passes upstream; here it is never run, and the summary says so."""
     source = write_step_benchmark(tmp_path / "step")
@@ -317,7 +325,8 @@ def test_an_answer_that_is_refused_unrun_is_said_to_be_unknown(
         )
     )
     assert grade.main([
-        "--benchmark", f"{STEP_SET}={source}", "--answers", str(tmp_path / "answers.jsonl"),
+        "--benchmark", f"{declare(V2, [STEP])}={source}",
+        "--answers", str(tmp_path / "answers.jsonl"),
         "--out", str(tmp_path / "out.jsonl"), "--cache", str(tmp_path / "cache"),
     ]) == 0  # fmt: skip
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]

@@ -4,7 +4,8 @@
 
 A benchmark with holes, or another one's files, has another score. Ids: `contents.yaml` beside this
 file. A set of your own in the layout of a benchmark may hold any problems: its name is that
-benchmark's with `_layout` behind it, and it has neither errata nor published scores.
+benchmark's with `_layout` behind it, and it has neither errata nor an official score nor published
+ones.
 """
 
 from __future__ import annotations

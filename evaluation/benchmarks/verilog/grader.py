@@ -39,7 +39,7 @@ from evaluation.verifiers.verilog_golden import Sample, compare_samples
 from evaluation.verifiers.verilog_simulation import COMPILED_BYTES
 from evaluation.verifiers.verilog_tokens import tokens_of
 
-VERSION: Final = "6"  # part of a score's identity: raise it when any judgement may change
+VERSION: Final = "7"  # part of a score's identity: raise it when any judgement may change
 MIN_CPU_S: Final = 2
 
 

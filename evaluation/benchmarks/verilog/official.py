@@ -24,6 +24,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from evaluation.benchmarks.verilog.contents import known_ids
 from evaluation.statistics import pass_at_k
 
 # v2: the first of these on a line ends the reading, with that letter instead of a pass.
@@ -66,19 +67,21 @@ class Reading(NamedTuple):
 
 
 def has_rules(benchmark: str) -> bool:
-    """Whether upstream has an analyser of its own; a set of your own has not."""
-    return benchmark.startswith(("verilog_eval_", "rtllm_"))
+    """Whether it has an upstream with rules; a set of your own has none, whatever its layout."""
+    return benchmark in known_ids()
 
 
 def has_icarus(benchmark: str) -> bool:
-    """Whether upstream compiles with Icarus Verilog, as is done here."""
-    return benchmark.startswith("verilog_eval_")
+    """Whether it has an upstream that compiles with Icarus Verilog, as is done here."""
+    return has_rules(benchmark) and benchmark.startswith("verilog_eval_")
 
 
 def refusal(benchmark: str, log: Log) -> str:
     """Why upstream calls an answer wrong, "" when it does not; always "" without rules."""
-    rule = next((rule for name, rule in _RULES.items() if benchmark.startswith(name)), None)
-    return rule(log) if rule else ""
+    if not has_rules(benchmark):
+        return ""
+    rule = next(rule for name, rule in _RULES.items() if benchmark.startswith(name))
+    return rule(log)
 
 
 def read_v2(log: Log) -> Reading:

@@ -76,13 +76,14 @@ _ALL = (
 
 
 def _in_layout(public: Public) -> Public:
-    """Problems of your own in the layout of a public benchmark."""
+    """Problems of your own in the layout of a public benchmark: without upstream's rules."""
     whole = public.benchmark
     own = replace(
         whole,
         name=f"{whole.name}{LAYOUT}",
         title=f"Your own problems in the layout of {whole.title}",
         measures="your own hardware modules, in their test benches",
+        has_official=False,
     )
     return replace(public, benchmark=own)
 
