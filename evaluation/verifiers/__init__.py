@@ -40,7 +40,7 @@ from evaluation.verifiers import (
 from evaluation.verifiers.verdict import Verdict, no_verdict
 from workspace.errors import UserError
 
-VERSION: Final = "3"  # part of a score's identity: raise it when any verdict may change
+VERSION: Final = "4"  # part of a score's identity: raise it when any verdict may change
 
 KINDS: Mapping[str, Callable[[str, str], Verdict]] = MappingProxyType(
     {

@@ -5,8 +5,8 @@ The rule, in this order:
 2. the content of the last `\boxed{...}`;
 3. else the rest of the last line that starts with `Answer:` or `The answer is`;
 4. else the whole text, trimmed.
-Several boxes, or several answer lines, that disagree are a hedge and are rejected. So are texts
-over `MAX_CHARS` and digits outside ASCII.
+Several boxes, or several answer lines, that disagree are a hedge and are rejected. So are, behind
+the reasoning, more than `MAX_CHARS` and digits outside ASCII.
 
 `code_or_answer` is for kinds whose answer is a text in a formal language: the content of the last
 Markdown fence, else the final answer by the rule above.
@@ -45,13 +45,13 @@ class Extracted(NamedTuple):
 
 def final_answer(text: str) -> Extracted | Verdict:
     """The final answer of `text`, or the verdict that says why there is none."""
-    if len(text) > MAX_CHARS:
-        return Verdict(0.0, "rejected:too_long", f"{len(text)} characters, at most {MAX_CHARS}")
-    if any(ord(char) > 127 and unicodedata.category(char) == "Nd" for char in text):
-        return Verdict(0.0, "rejected:digits", "digits outside ASCII")
     kept = drop_thinking(text)
     if kept is None:
         return Verdict(0.0, "no_answer", "the reasoning never ends")
+    if len(kept) > MAX_CHARS:
+        return Verdict(0.0, "rejected:too_long", f"{len(kept)} characters, at most {MAX_CHARS}")
+    if any(ord(char) > 127 and unicodedata.category(char) == "Nd" for char in kept):
+        return Verdict(0.0, "rejected:digits", "digits outside ASCII")
     for found in (boxed_contents(kept), [m.group(1) for m in _ANSWER_LINE.finditer(kept)]):
         if found:
             if len({normalise(item) for item in found}) > 1:
@@ -62,8 +62,8 @@ def final_answer(text: str) -> Extracted | Verdict:
 
 def code_or_answer(text: str) -> str | Verdict:
     """The last fenced block of `text`, else its final answer; a verdict when there is neither."""
-    kept = drop_thinking(text[: MAX_CHARS + 1])
-    blocks = fenced_blocks(kept or "") if len(text) <= MAX_CHARS else []
+    kept = drop_thinking(text)
+    blocks = fenced_blocks(kept) if kept and len(kept) <= MAX_CHARS else []
     if blocks:
         return blocks[-1] if blocks[-1].strip() else Verdict(0.0, "no_answer", "empty code block")
     found = final_answer(text)

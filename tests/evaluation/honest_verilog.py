@@ -75,7 +75,18 @@ HONEST: dict[str, Honest] = {
                       "```verilog\nmodule counter(); endmodule\n```\n</think>\n```verilog\nCODE```"),
     "thinking_whose_start_is_in_the_prompt": _text("So: endmodule comes last.\n</think>\n\nCODE"),
     "answer_tags": _text("<think>x</think>\n<answer>\n```verilog\nCODE```\n</answer>"),
+    "answer_tags_on_the_fence": _text("<think>x</think> <answer>```verilog\nCODE```</answer>"),
+    "answer_tags_on_the_code": _text("<answer>CODE</answer>"),
+    "answer_tags_in_prose": _text("```verilog\nCODE```\nNo <answer> and </answer> is needed."),
+    "fence_in_a_line_of_prose": _text("Sure, here it is: ```systemverilog\nCODE```\n"),
+    "fence_behind_the_end": Honest(COUNTER, f"```verilog\n{COUNTER.rstrip()}```\nIt wraps."),
+    "channels": _text("<|channel|>final<|message|>```verilog\nCODE```"),
+    "long_reasoning": _text("<think>" + "Wait, is it module counter()?\n" * 4000 + "</think>\nCODE"),
+    "byte_order_mark": _text("\ufeff```verilog\n\ufeffCODE```"),
+    "byte_order_mark_on_bare_code": _text("\ufeffCODE"),
     "begin_done": _text("[BEGIN]\nCODE[DONE]"),
+    "begin_done_in_a_line": _text("Answer: [BEGIN]\nCODE[DONE]\n"),
+    "begin_done_in_a_fence": _text("```verilog\n[BEGIN]\nCODE[DONE]\n```"),
     "several_tries": _text("First:\n```verilog\nmodule counter(input clk); endmodule\n```\n"
                            "That lacks ports. Corrected:\n```verilog\nCODE```"),
     "bench_in_a_later_block": _text(
@@ -114,6 +125,12 @@ HONEST: dict[str, Honest] = {
         COUNTER,
         "module counter(clk, rst_n, en, q, wrap);\n  input clk, rst_n, en;\n  output [3:0] q;\n"
         f"  output wrap;\n  reg [3:0] q;\n  {SEQUENCE}\n  {TAIL}",
+    ),
+    "include_guard": _counter(
+        before="`ifndef COUNTER_V\n`define COUNTER_V\n", after="\n`endif // COUNTER_V\nDone.\n"
+    ),
+    "index_called_begin": _counter(
+        inside="localparam BEGIN = 0;\nwire u = q[BEGIN];"
     ),
     "macros": _counter(
         before="`ifndef WIDTH\n`define WIDTH 4\n`endif\n`define MAX(a, b) ((a) > (b) ? (a) : (b))\n",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.verifiers import KINDS, verify
-from evaluation.verifiers.extraction import MAX_CHARS
+from evaluation.verifiers.extraction import MAX_CHARS, code_or_answer
 from workspace.errors import UserError
 
 CHOICES = {"letter": "B", "choices": ["8", "16", "32", "64"]}
@@ -191,6 +191,12 @@ def test_a_prefix_only_moves_the_point(value: float, prefix: tuple[str, float], 
 def test_an_answer_that_is_too_long_is_not_read() -> None:
     text = "x" * MAX_CHARS + "\nAnswer: posedge"
     assert outcome("exact", {"value": "posedge"}, text) == "rejected:too_long"
+
+
+def test_reasoning_is_no_part_of_an_answers_length_or_digits() -> None:
+    text = f"<think>{'٣ or Answer: negedge? ' * MAX_CHARS}</think>\n```\nposedge\n```\n"
+    assert code_or_answer(text) == "posedge\n"
+    assert outcome("exact", {"value": "posedge"}, f"{text}Answer: posedge") == "pass"
 
 
 @pytest.mark.parametrize(
