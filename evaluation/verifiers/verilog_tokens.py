@@ -17,7 +17,8 @@ _UNIT_END = {
     "program": "endprogram", "checker": "endchecker",
 }  # fmt: skip
 _TOKEN = re.compile(
-    r"""(?P<space>\s+)
+    r"""(?P<word>[A-Za-z_][A-Za-z_0-9$]*)
+    |(?P<space>\s+)
     |(?P<comment>//[^\n]*|/\*.*?\*/)
     |(?P<string>"(?:\\.|[^"\\\n])*")
     |(?P<system>\$[A-Za-z_0-9$]+)
@@ -25,7 +26,6 @@ _TOKEN = re.compile(
     |(?P<escaped>\\\S+)
     |(?P<number>\d*\s*'[sS]?[bBoOdDhH][ \t]*[0-9a-fA-FxXzZ?_]+
     |\d[\d_]*(?:\.\d[\d_]*)?(?:[eE][+-]?\d+)?)
-    |(?P<word>[A-Za-z_][A-Za-z_0-9$]*)
     |(?P<open>/\*)
     |(?P<mark>.)""",
     re.VERBOSE | re.DOTALL,

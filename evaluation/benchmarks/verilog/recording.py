@@ -178,9 +178,9 @@ def _match_edit(text: str, names: Sequence[str], bits: int, read: Sequence[str])
 
 def _sampler_edit(tokens: Sequence[Token]) -> Edit:
     """The body of the process that counts samples keeps one instead."""
-    counting = ("stats1", ".", "clocks", "+", "+")
-    for index in range(len(tokens) - 5):
-        if tuple(token.text for token in tokens[index : index + 5]) == counting:
+    counting = ["stats1", ".", "clocks", "+", "+"]
+    for index, token in enumerate(tokens):
+        if token.text == counting[0] and [t.text for t in tokens[index : index + 5]] == counting:
             begin = next(i for i in range(index, -1, -1) if tokens[i].text == "begin")
             return Edit(
                 tokens[begin].start,
