@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from training.plan import main
 from training.planner.backtest import judge, quantile, score_memory, score_throughput
 from training.planner.calibration import load
 from training.planner.published import COLUMNS, Run, Unjudged, read_runs
@@ -106,6 +108,29 @@ def test_what_a_row_leaves_to_its_software_is_filled_and_named(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    ("model", "gpus", "pp", "pieces"),
+    [("Llama-3.1-405B", "128", "16", 4), ("Llama-3.1-70B", "64", "8", 2),
+     ("Llama-3.1-70B", "8", "1", 1)],
+)  # fmt: skip
+def test_interleaved_stages_are_cut_into_equal_pieces(
+    tmp_path: Path, model: str, gpus: str, pp: str, pieces: int
+) -> None:
+    """Megatron refuses others. Of 126 layers (Llama 3, section 3.3.2) 16 stages hold 8, the first
+    and the last 7; of 80, eight stages hold 10; without a pipeline there is nothing to cut."""
+    found = run(
+        tmp_path, source="llama3", model=model, gpus=gpus, nodes="", tp="8", pp=pp, dp="1",
+        activation_ckpt="full", tokens_per_s_per_gpu="50", peak_mem_gib="",
+    )  # fmt: skip
+    assert found.layout.virtual_stages == pieces
+    assert found.assumed == ((f"interleaved in {pieces} pieces a stage",) if pieces > 1 else ())
+
+
+def test_a_vocabulary_in_the_notes_is_that_of_the_usual_shape(tmp_path: Path) -> None:
+    found = run(tmp_path, model="GPT 7.1B", params="7.1e9", notes="weak scaling; vocab 131072")
+    assert found.shape.vocab == 131_072
+
+
+@pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"gpu_type": "TPU v5p"}, "not in gpus.yaml"),
@@ -121,6 +146,8 @@ def test_what_a_row_leaves_to_its_software_is_filled_and_named(tmp_path: Path) -
         ({"zero_stage_or_fsdp": "magic"}, "sharding 'magic'"),
         ({"tokens_per_s_per_gpu": "", "peak_mem_gib": ""}, "neither a throughput"),
         ({"tokens_per_s_per_gpu": "fast"}, "tokens_per_s_per_gpu is no number"),
+        ({"tokens_per_s_per_gpu": "192000"}, "more than the GPU can compute"),
+        ({"peak_mem_gib": "40000"}, "more than the GPU has"),
         ({"stage": "rl GRPO"}, "reinforcement-learning loop"),
         ({"notes": "+compile (cumulative steps)"}, "depend on the rows before it"),
     ],
@@ -162,6 +189,7 @@ def test_open_settings_are_filled_so_that_the_run_fits(tmp_path: Path) -> None:
     found = run(
         tmp_path, gpus="1", nodes="1", dp="1", gpu_type="RTX4090", zero_stage_or_fsdp="none",
         seq_len="2048", global_batch="", micro_batch="2", activation_ckpt="", source="torchtune",
+        peak_mem_gib="",
     )  # fmt: skip
     assert found.job.optimizer == "paged_8bit"
     assert "optimizer paged_8bit" in found.assumed
@@ -178,7 +206,7 @@ def test_what_a_software_cannot_do_is_not_assumed(
     found = run(
         tmp_path, gpus="1", nodes="1", dp="1", gpu_type="RTX4090", zero_stage_or_fsdp="none",
         seq_len="2048", global_batch="", micro_batch="2", activation_ckpt="", source=source,
-        stage="sft-qlora", notes="chunked loss",
+        stage="sft-qlora", notes="chunked loss", peak_mem_gib="",
     )  # fmt: skip
     assert found.layout.checkpointing == checkpointing
 
@@ -194,6 +222,35 @@ def test_a_file_that_is_no_such_table_is_an_error(tmp_path: Path, content: bytes
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No such file"):
         read_runs(tmp_path / "none.csv")
+
+
+def test_spelling_of_the_table_makes_no_difference(tmp_path: Path) -> None:
+    """Order of the columns, blanks in the header, a byte order mark, line ends, quotes."""
+    plain = run(tmp_path)
+    shuffled = tmp_path / "spelled.csv"
+    with shuffled.open("w", newline="", encoding="utf-8-sig") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        writer.writerow([f" {name} " for name in reversed(HEADER)])
+        writer.writerow([f" {ROW.get(name, '')} " for name in reversed(HEADER)])
+    assert read_runs(shuffled).runs == [plain]
+
+
+def test_an_empty_file_says_so(tmp_path: Path) -> None:
+    (tmp_path / "nothing.csv").touch()
+    with pytest.raises(UserError, match=r"nothing\.csv is empty"):
+        read_runs(tmp_path / "nothing.csv")
+
+
+def test_a_table_without_a_run_that_can_be_judged_is_a_listing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = table(tmp_path / "runs.csv", dict.fromkeys(HEADER, "0"), dict.fromkeys(HEADER, ""))
+    assert main(["--backtest", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert (told["rows"], told["throughput"]["n"]) == ([], 0)
+    assert [row["line"] for row in told["unjudged"]] == [2, 3]
+    assert main(["--backtest", str(path)]) == 0
+    assert "GPU '' is not in gpus.yaml (lines 3)" in capsys.readouterr().out
 
 
 @given(st.lists(st.text(max_size=8), min_size=len(HEADER), max_size=len(HEADER)))

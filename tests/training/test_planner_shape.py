@@ -80,6 +80,18 @@ def test_the_usual_shape_of_175_billion_is_that_of_gpt_3() -> None:
     assert (shape.layers, shape.hidden) == (96, 12288)
 
 
+def test_a_usual_shape_is_shared_evenly_by_the_stages_of_its_pipeline() -> None:
+    shape = usual_shape("GPT 119B", 119e9, stages=4)
+    assert shape.layers % 4 == 0
+    assert shape.parameters == pytest.approx(119e9, rel=0.02)
+
+
+def test_a_stated_vocabulary_leaves_fewer_layers() -> None:
+    small, large = usual_shape("GPT", 7.1e9), usual_shape("GPT", 7.1e9, vocab=131_072)
+    assert large.vocab == 131_072
+    assert large.parameters == pytest.approx(small.parameters, rel=0.03)
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [

@@ -46,6 +46,8 @@ _OPTIONAL: Final = ("nodes", "interconnect", "ep", "vp", "stage", "notes", "url"
 _LARGEST_FILE_BYTES: Final = 64 << 20
 _LARGEST: Final = 1e15
 _USUAL_VOCAB: Final = 51_200
+_OVER_MEMORY: Final = 1.1  # tables print GB for GiB
+_OVER_PEAK: Final = 1.5  # PaLM's formula counts both halves of causal attention
 _SHARDING: Final[tuple[tuple[str, Sharding], ...]] = (
     (r"full.?shard|zero-?3|^fsdp2?$|hsdp", "zero3"),
     (r"shard.?grad|zero-?2|grads sharded", "zero2"),
@@ -128,7 +130,10 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         raise UserError(f"{path} is not UTF-8 text: {error}") from error
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
-        header = reader.fieldnames or []
+        header = [name.strip() for name in reader.fieldnames or []]
+        reader.fieldnames = header
+        if not header:
+            raise UserError(f"{path} is empty: its first line has to name the columns")
         missing = [name for name in COLUMNS if name not in header]
         if missing:
             raise UserError(f"{path}: the header lacks {', '.join(missing)}")
@@ -165,8 +170,23 @@ def _run(line: int, row: dict[str, str]) -> Run:
     )
     if run.tokens_per_second_per_gpu is None and run.peak_gib is None:
         raise _RowError("it has neither a throughput nor a peak memory")
+    _require_possible(run)
     job, layout = fill_in(run, row, assumed)
     return replace(run, job=job, layout=layout, assumed=tuple(assumed))
+
+
+def _require_possible(run: Run) -> None:
+    """Refuse figures in another unit than their column's: no GPU can have reached them."""
+    gpu, job = run.machine.gpu, run.job
+    if run.peak_gib and run.peak_gib > _OVER_MEMORY * gpu.memory_gib:
+        raise _RowError(f"peak_mem_gib {run.peak_gib:g} is more than the GPU has")
+    if run.tokens_per_second_per_gpu is None:
+        return
+    flops = run.shape.model_flops_per_token(job.seq_len, frozen=job.method != "full")
+    if run.tokens_per_second_per_gpu * flops > _OVER_PEAK * 1e12 * max(gpu.tflops.values()):
+        raise _RowError(
+            f"{run.tokens_per_second_per_gpu:g} tokens/s are more than the GPU can compute"
+        )
 
 
 def _number(row: dict[str, str], name: str) -> float | None:
@@ -217,16 +237,25 @@ def _shape(row: dict[str, str]) -> ModelShape:
         raise _RowError("the model's shape is not known and its parameters are not stated")
     if re.search(r"(?i)\bmoe\b|a\d+(\.\d+)?b\b|\dx\d+b", f"{row['model']} {row['notes']}"):
         raise _RowError("a mixture of experts whose shape is not known")
-    return usual_shape(row["model"], size)
+    vocab = re.search(r"\bvocab(?:ulary)? (\d{3,7})\b", row["notes"])
+    return usual_shape(
+        row["model"],
+        size,
+        vocab=int(vocab[1]) if vocab else _USUAL_VOCAB,
+        stages=_count(row, "pp") or 1,
+    )
 
 
-def usual_shape(name: str, parameters: float) -> ModelShape:
+def usual_shape(
+    name: str, parameters: float, *, vocab: int = _USUAL_VOCAB, stages: int = 1
+) -> ModelShape:
     """A dense GPT of that size with hidden = 128 · layers, as published ones nearly have.
 
-    From N = 12 · layers · hidden² (the 175 B model has 96 layers of 12,288).
+    From N = 12 · layers · hidden² (the 175 B model has 96 layers of 12,288). Layers are shared
+    evenly by the `stages` of a pipeline, without which it would wait for the fullest.
     """
     hidden = max(128, 128 * round((parameters * 128 / 12) ** (1 / 3) / 128))
-    layers = max(1, round((parameters - _USUAL_VOCAB * hidden) / (12 * hidden**2)))
+    layers = max(1, round((parameters - vocab * hidden) / (12 * hidden**2 * stages))) * stages
     if layers > 2000 or hidden > 1 << 17:
         raise _RowError(f"{parameters:.3g} parameters are more than any dense model has")
     return ModelShape(
@@ -237,7 +266,7 @@ def usual_shape(name: str, parameters: float) -> ModelShape:
         kv_heads=hidden // 128,
         head_dim=128,
         ffn=4 * hidden,
-        vocab=_USUAL_VOCAB,
+        vocab=vocab,
         gated=False,
         tied=True,
     )
@@ -247,9 +276,10 @@ def _layout(row: dict[str, str], gpus: int, layers: int, assumed: list[str]) -> 
     sizes = {name: _count(row, name) for name in ("tp", "pp", "cp", "dp", "ep", "vp")}
     if sizes["vp"] is None and "interleaved" in row["notes"].lower():
         sizes["vp"] = 2
-    elif sizes["vp"] is None and sizes["pp"] and habits_of(row["source"]).interleaved:
-        sizes["vp"] = max(1, min(4, layers // (2 * sizes["pp"])))
-        assumed.append(f"interleaved in {sizes['vp']} pieces a stage")
+    elif sizes["vp"] is None and habits_of(row["source"]).interleaved:
+        pieces = sizes["vp"] = _pieces(layers, sizes["pp"] or 1)
+        if pieces > 1:
+            assumed.append(f"interleaved in {pieces} pieces a stage")
     if sizes["tp"] is None and sizes["dp"] is None and gpus > 1:
         raise _RowError("its layout (tp, pp, dp) is not stated")
     tp, pp, cp = (sizes[name] or 1 for name in ("tp", "pp", "cp"))
@@ -268,6 +298,19 @@ def _layout(row: dict[str, str], gpus: int, layers: int, assumed: list[str]) -> 
         sharding=_first(row["zero_stage_or_fsdp"], _SHARDING, "sharding"),
         checkpointing=_checkpointing(row["activation_ckpt"], habits_of(row["source"])),
     )
+
+
+def _pieces(layers: int, stages: int) -> int:
+    """Pieces of a pipeline stage that an interleaved schedule runs in turn: equal ones, of two
+    layers or more.
+
+    A stage with the embedding or the output layer has a layer less (Llama 3: 126 layers are 16
+    stages of 8), so that the others' number counts.
+    """
+    if stages == 1:
+        return 1
+    held = math.ceil(layers / stages)
+    return max(n for n in range(1, 5) if n == 1 or (held % n == 0 and held >= 2 * n))
 
 
 def _first(text: str, choices: tuple[tuple[str, ChoiceT], ...], what: str) -> ChoiceT:
