@@ -30,8 +30,8 @@ class Phase:
     """A stretch of time in which no step was trained.
 
     load: a rank's process before its first step (libraries, rows, model, checkpoint);
-    checkpoint: the steps wait for a save; evaluation: the loss on unseen
-    rows; publish: the stage's result is written.
+    checkpoint: the steps wait for a save; evaluation: the loss on unseen rows, and answers to some
+    of them; publish: the stage's result is written.
     """
 
     phase: PhaseName

@@ -1,16 +1,18 @@
-"""A few of the answers that reinforcement learning sampled, to be looked at.
+"""A few of the answers that the model gave while it was trained, to be looked at.
 
     runs/<run>/<stage>/attempts/<n>/rollouts.jsonl      appended by rank 0
 
-Bounded whatever the length of the run: at most about 50 steps, spread evenly, two prompts each with
-at most four answers, texts cut at 4,000 characters. Prompts and answers are hostile text.
+Of rlvr those that it sampled, with their rewards; of the other stages those to held-out prompts
+(`training.trainers.held_out_answers`). Bounded whatever the length of the run: about 50 steps or
+evaluations, spread evenly, of rlvr two prompts each with at most four answers; texts are cut at
+4,000 characters. Prompts and answers are hostile text.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +28,11 @@ _CHARS: Final = 4000
 
 @dataclass(frozen=True)
 class Rollout:
-    """One answer; `reward` is None without a verdict."""
+    """One answer; `reward` is None without a verdict.
+
+    `outcome`: the verdict's; `evaluation`: nobody judged the answer; `reference`: it is the row's
+    own, and not the model's.
+    """
 
     step: int
     prompt: str
@@ -39,10 +45,9 @@ class RolloutLog:
     """Writes an attempt's rollouts. `group` answers in a row are of one prompt."""
 
     def __init__(self, attempt_dir: Path, *, group: int, total_steps: int) -> None:
-        self._path = attempt_dir / ROLLOUTS_NAME
+        self._attempt_dir = attempt_dir
         self._group = group
         self._last = total_steps
-        self._every = -(-total_steps // _STEPS)
 
     def record(
         self,
@@ -52,20 +57,32 @@ class RolloutLog:
         verdicts: Sequence[Verdict],
     ) -> None:
         """Keep some of this step's answers, if it is one of the steps that are kept."""
-        if step != 1 and step != self._last and step % self._every:
+        if not is_kept(step, self._last):
             return
         starts = range(0, min(len(answers), _PROMPTS * self._group), self._group)
         shown = [at for start in starts for at in range(start, start + min(self._group, _ANSWERS))]
-        with self._path.open("a", encoding="utf-8") as stream:
-            for at in shown:
-                rollout = Rollout(
-                    step,
-                    _text(prompts[at])[:_CHARS],
-                    answers[at][:_CHARS],
-                    verdicts[at].score,
-                    verdicts[at].outcome,
+        append(
+            self._attempt_dir,
+            [
+                Rollout(
+                    step, _text(prompts[at]), answers[at], verdicts[at].score, verdicts[at].outcome
                 )
-                stream.write(json.dumps(asdict(rollout)) + "\n")
+                for at in shown
+            ],
+        )
+
+
+def is_kept(number: int, last: int) -> bool:
+    """Whether the answers of step or evaluation `number`, of 1 to `last`, are among those kept."""
+    return number in (1, last) or number % max(1, -(-last // _STEPS)) == 0
+
+
+def append(attempt_dir: Path, rollouts: Iterable[Rollout]) -> None:
+    """Add answers to an attempt's."""
+    with (attempt_dir / ROLLOUTS_NAME).open("a", encoding="utf-8") as stream:
+        for rollout in rollouts:
+            cut = replace(rollout, prompt=rollout.prompt[:_CHARS], answer=rollout.answer[:_CHARS])
+            stream.write(json.dumps(asdict(cut)) + "\n")
 
 
 def _text(prompt: Any) -> str:

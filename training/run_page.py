@@ -135,10 +135,11 @@ def render(run: Path, *, beside: Path | None = None, now: float | None = None) -
         for name, history in histories.items()
         if history.steps
     ]
-    rollouts = {
-        name: [asdict(rollout) for rollout in read_rollouts(folder.stage(name).root)]
+    rollouts = [
+        {"stage": name, **asdict(rollout)}
         for name in record.stages
-    }
+        for rollout in read_rollouts(folder.stage(name).root)
+    ]
     return _environment().get_template("run.html").render(
         record=record,
         state=state_of(folder, record, histories, now),
@@ -152,14 +153,14 @@ def render(run: Path, *, beside: Path | None = None, now: float | None = None) -
         ranks=_ranks(folder, record),
         lineage=_lineage(folder, record),
         settings=json.dumps(record.settings, indent=1, ensure_ascii=False),
-        has_rollouts=any(rollouts.values()),
+        has_rollouts=bool(rollouts),
         final=folder.final.exists(),
         root=_link(run, beside or run),
         style=Markup(report_style() + (_TEMPLATES / "run.css").read_text(encoding="utf-8")),  # noqa: S704
         script=Markup(script),  # noqa: S704  our own files
         script_hash=source_hash(script),
         data=Markup(  # noqa: S704
-            embed_json({"stages": stages, "rollouts": [r for s in rollouts.values() for r in s]})
+            embed_json({"stages": stages, "rollouts": rollouts})
         ),
     )  # fmt: skip
 

@@ -34,7 +34,9 @@ from training.cluster.job import EXIT_NEVER_AGAIN, EXIT_RESUME
 from training.ledger import main
 from training.metrics import StepMetrics, read_metrics
 from training.phases import read_phases
+from training.rollouts import read_rollouts
 from training.train import train
+from training.trainers.model_io import load_tokenizer
 from training.trainers.reporting import Services
 from training.trainers.samples import HELD_OUT_NAME, read_samples
 from training.trainers.settings import CptSettings
@@ -438,3 +440,30 @@ def test_a_disk_that_takes_no_checkpoint_is_the_users_to_mend(
     again.kill()
     again.wait()
     assert run.audit().faults == []
+
+
+def test_ranks_that_share_the_weights_answer_as_the_published_model(
+    zygote: Zygote, base: Path, texts: Path, tmp_path: Path
+) -> None:
+    """Held-out beginnings, continued by two ranks together, without a trace in the weights."""
+    from transformers import AutoModelForCausalLM
+
+    evaluation = {"every_steps": 4, "held_out_share": 0.2, "answers": 2, "answer_tokens": 9}
+    asked = cpt(zygote, tmp_path / "asked", base, texts, max_steps=8, evaluation=evaluation)
+    asked.finish(2)
+    silent = {**evaluation, "answers": 0}
+    alone = cpt(zygote, tmp_path / "alone", base, texts, max_steps=8, evaluation=silent)
+    alone.finish(2)
+    assert asked.weights() == alone.weights()
+
+    told = read_rollouts(asked.folder)
+    assert [one.step for one in told] == [4] * 4 + [8] * 4
+    model = AutoModelForCausalLM.from_pretrained(asked.folder / "model")
+    tokenizer = load_tokenizer(base)
+    for answer, reference in zip(told[4::2], told[5::2], strict=True):
+        assert (answer.outcome, reference.outcome) == ("evaluation", "reference")
+        ids = tokenizer(answer.prompt, return_tensors="pt", add_special_tokens=False)
+        found = model.generate(**ids, max_new_tokens=9, do_sample=False)
+        text = tokenizer.decode(found[0, ids["input_ids"].shape[1] :], skip_special_tokens=True)
+        assert answer.answer == text.strip()
+        assert answer.answer != "" and reference.answer != ""

@@ -22,7 +22,7 @@ from training.cluster.job import JobState, JobStatus
 from training.cluster.recovery import Cause, Ending, Resubmit, Stop
 from training.memory_watch import Notice, Usage
 from training.metrics import StepMetrics, read_history
-from training.rollouts import RolloutLog
+from training.rollouts import Rollout, RolloutLog, append
 from training.run_curves import POINTS, curves_of, thinned
 from training.run_events import EVENTS_NAME, EventLog, RunEvent
 from training.run_page import main, render, write_page
@@ -172,6 +172,11 @@ def interrupted_run(root: Path, total: int = 400) -> WrittenRun:
     run.now += 40
     run.say("sft", 1, "started", "generation 1 from step 0", nodes=("gpu-07", "gpu-08"))
     run.train("sft", 1, 1, 3 * total // 4, total)
+    answers = [
+        Rollout(100, "What is 2 + 2?", text, None, kind)
+        for text, kind in ((HOSTILE, "evaluation"), ("4", "reference"))
+    ]
+    append(run.folder.stage("sft").attempt(1), answers)
     run.say("sft", 1, "node_lost", HOSTILE, nodes=("gpu-07",))
     run.say("sft", 1, "blamed", "gpu-07: a node was lost; left out for 24 hours", nodes=("gpu-07",))
     again = 3 * total // 4 - total // 20
@@ -334,11 +339,15 @@ def test_curves_and_answers_in_a_browser(
     label = chart.get_attribute("aria-label") or ""
     assert label.startswith("Loss: ") and "at step 400" in label
 
-    assert page.text_content("#step-name") == "step 120"
+    assert page.text_content("#step-name") == "rlvr, step 120"
     assert HOSTILE in (page.text_content("#rollouts") or "")
     page.focus("#step")
     page.keyboard.press("Home")
-    assert page.text_content("#step-name") == "step 1"
+    assert page.text_content("#step-name") == "sft, step 100"
+    assert HOSTILE in (page.text_content("#rollouts") or "")
+    assert "the row’s own answer" in (page.text_content("#rollouts") or "")
+    page.keyboard.press("ArrowRight")
+    assert page.text_content("#step-name") == "rlvr, step 1"
     assert "How many channels does U1 have?" in (page.text_content("#rollouts") or "")
     assert "no reward: infra:timeout" in (page.text_content("#rollouts") or "")
     if keep := os.environ.get("DSM_SCREENSHOTS"):

@@ -156,7 +156,8 @@ def test_on_gpus_the_trainers_run_the_pass_that_was_planned(base: Path, tmp_path
             )
         else:
             pairs = dpo.usable_pairs(spec, tokenizer, rows).rows
-            run = plan_run(spec, stop, spec.dpo, [pair.length for pair in pairs])
+            lengths = [pair.length for pair in pairs]
+            run = plan_run(spec, stop, spec.dpo, lengths, tokenizer, ())
             trainer = dpo.make_trainer(spec, tokenizer, pairs, [], run)
         return trainer.args.per_device_train_batch_size, trainer.args.gradient_accumulation_steps
 

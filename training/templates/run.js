@@ -171,20 +171,24 @@
   // ---- answers ----------------------------------------------------------------------------
   const picker = document.getElementById("step");
   if (picker) {
-    const steps = [...new Set(rollouts.map((rollout) => rollout.step))];
+    const when = ({ stage, step }) => (several ? `${stage}, step ${step}` : `step ${step}`);
+    const several = new Set(rollouts.map((rollout) => rollout.stage)).size > 1;
+    const steps = [...new Set(rollouts.map(when))];
     const place = document.getElementById("rollouts"), name = document.getElementById("step-name");
     picker.max = steps.length - 1;
     picker.value = steps.length - 1;
+    const unjudged = { evaluation: "the model’s answer", reference: "the row’s own answer" };
     const badge = (rollout) => {
+      if (unjudged[rollout.outcome]) return make("span", "reward none", unjudged[rollout.outcome]);
       if (rollout.reward === null) return make("span", "reward none", `no reward: ${rollout.outcome}`);
       const kind = rollout.reward >= 1 ? "good" : "bad";
       return make("span", `reward ${kind}`, `reward ${shown(rollout.reward)} · ${rollout.outcome}`);
     };
     const show = () => {
       const step = steps[Number(picker.value)];
-      name.textContent = `step ${step}`;
+      name.textContent = step;
       place.replaceChildren();
-      const own = rollouts.filter((rollout) => rollout.step === step);
+      const own = rollouts.filter((rollout) => when(rollout) === step);
       for (const prompt of new Set(own.map((rollout) => rollout.prompt))) {
         const block = make("article", "asked");
         block.append(make("h4", "", "Prompt"), make("pre", "", prompt));

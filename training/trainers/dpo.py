@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from training.trainers import entry
+from training.trainers.held_out_answers import Question
 from training.trainers.model_io import adapter_config, load_model, load_tokenizer
 from training.trainers.planned_run import PlannedRun, plan_run
 from training.trainers.rows import IGNORED, read_view, tokenize_row, with_evaluation
@@ -58,7 +59,9 @@ def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
     learned, held = with_evaluation(
         spec, pairs.rows, lambda unseen: usable_pairs(spec, tokenizer, unseen).rows
     )
-    run = plan_run(spec, stop, spec.dpo, [pair.length for pair in learned])
+    questions = (Question(pair.prompt, pair.chosen) for pair in held)
+    lengths = [pair.length for pair in learned]
+    run = plan_run(spec, stop, spec.dpo, lengths, tokenizer, questions)
     trainer = make_trainer(spec, tokenizer, learned, held, run)
     entry.run_trainer(spec, trainer, run.fed)
     return entry.finish(

@@ -28,6 +28,7 @@ from training.memory_watch import MemoryWatch
 from training.trainers import entry
 from training.trainers.callbacks import TRIM_EVERY_STEPS
 from training.trainers.feeding import Pass, Share, make_batch, share_of
+from training.trainers.held_out_answers import HeldOutAnswers, of_samples
 from training.trainers.limits import HourLimit, evaluations_without_gain
 from training.trainers.model_io import keep_best, load_tokenizer, trained_model
 from training.trainers.ranks import Ranks, make_deterministic, start
@@ -77,6 +78,14 @@ class Run:
         self.schedule = schedule_of(spec, self.samples)
         model = load_sharded(spec, ranks)
         self.trained = Trained(model, make_optimizer(model, self.schedule))
+        self.answers = HeldOutAnswers(
+            spec,
+            self.tokenizer,
+            of_samples(spec, self.held) if self.held is not None else (),
+            total_steps=self.schedule.steps,
+            agree=lambda token: int(of_rank_zero(token)),
+            writes=ranks.is_first,
+        )
         seed_generators(spec.seed + ranks.rank)
         found = resume(spec, ranks, self.trained, self.origin_of_samples())
         self.done = found.step if found else 0
@@ -149,6 +158,8 @@ class Run:
         if self.held is not None and step % self.spec.evaluation.every_steps == 0:
             with self.reported.section(Section.EVALUATION):
                 extra["eval_loss"] = self.evaluate(self.held)
+                if self.answers.is_due(step):
+                    self.answers.ask(self.trained.model, step)
         self.look_at_memory(step)
         self.reported.step(
             step,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from training.trainers.callbacks import Callbacks, make_callbacks
+from training.trainers.held_out_answers import HeldOutAnswers, Question, answering
 from training.trainers.sample_order import StepPlan, plan_steps
 from training.trainers.settings import DpoSettings, SftSettings
 from training.trainers.spec import TrainSpec
@@ -22,9 +23,14 @@ class PlannedRun(NamedTuple):
 
 
 def plan_run(
-    spec: TrainSpec, stop: StopRequest, settings: SftSettings | DpoSettings, lengths: Sequence[int]
+    spec: TrainSpec,
+    stop: StopRequest,
+    settings: SftSettings | DpoSettings,
+    lengths: Sequence[int],
+    tokenizer: Any,
+    questions: Iterable[Question],
 ) -> PlannedRun:
-    """Plan the steps over rows of `lengths` tokens, and their ledger."""
+    """Plan the steps over rows of `lengths` tokens, their ledger, and whom evaluations ask what."""
     plan = plan_steps(
         lengths,
         rows_per_step=settings.rows_per_step,
@@ -42,4 +48,7 @@ def plan_run(
         samples=len(lengths),
     )
     callbacks.callbacks.insert(0, ledger)
+    if spec.evaluates:
+        asked = HeldOutAnswers(spec, tokenizer, questions, total_steps=plan.steps)
+        callbacks.callbacks.insert(0, answering(asked))
     return PlannedRun(plan, callbacks, fed)

@@ -164,7 +164,7 @@ def _is_written(folder: Path, made_from: str) -> bool:
 def _fingerprint(spec: TrainSpec) -> str:
     """What samples depend on: data, the tokenizer's files, a length, what is held out."""
     length = spec.cpt.sequence_length if spec.stage == "cpt" else spec.sft.max_length
-    held_out = (spec.seed, spec.evaluation) if spec.evaluates else ()
+    held_out = (spec.seed, spec.evaluation.output_settings()) if spec.evaluates else ()
     seen = hashlib.sha256(repr((spec.stage, length, held_out)).encode())
     tokenizer = (*spec.parent.glob("*token*"), *spec.parent.glob("*.jinja"))
     for path in (*spec.data, *spec.eval_data, *sorted(tokenizer)):

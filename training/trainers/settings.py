@@ -456,7 +456,7 @@ class MemorySettings(StageConfig):
 
 
 class EvaluationSettings(StageConfig):
-    """Loss on rows that are not trained on, while a stage (cpt, sft, dpo) runs."""
+    """Loss on rows that are not trained on, and answers to some, while cpt, sft or dpo runs."""
 
     every_steps: int = setting(
         0, position=1, ge=0, description="Steps between evaluations (0: never)"
@@ -479,4 +479,21 @@ class EvaluationSettings(StageConfig):
         le=1000,
         description="End the stage after so many evaluations in a row without a lower loss (0: do "
         "not)",
+    )
+    answers: int = setting(
+        2,
+        position=5,
+        ge=0,
+        le=16,
+        description="Held-out prompts that the model answers at an evaluation, to be read on the "
+        "run's page (0: none; external programs: none)",
+        affects_output=False,
+    )
+    answer_tokens: int = setting(
+        64,
+        position=6,
+        ge=1,
+        le=1024,
+        description="Longest such answer in tokens",
+        affects_output=False,
     )

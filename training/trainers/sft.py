@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from training.trainers import entry
 from training.trainers.bounded_sft import make_bounded_trainer
 from training.trainers.callbacks import Progress
+from training.trainers.held_out_answers import of_rows
 from training.trainers.model_io import adapter_config, load_model, load_tokenizer
 from training.trainers.planned_run import PlannedRun, plan_run
 from training.trainers.rows import TokenRow, TokenRows, read_view, tokenize_rows, with_evaluation
@@ -58,7 +59,8 @@ def prepare(spec: TrainSpec, stop: StopRequest) -> Prepared:
     learned, held = with_evaluation(
         spec, tokens.rows, lambda unseen: usable_rows(spec, tokenizer, unseen).rows
     )
-    run = plan_run(spec, stop, spec.sft, [len(row.input_ids) for row in learned])
+    lengths = [len(row.input_ids) for row in learned]
+    run = plan_run(spec, stop, spec.sft, lengths, tokenizer, of_rows(held))
     trainer = make_trainer(spec, tokenizer, learned, held, run)
     return Prepared(
         trainer, tokenizer, run.callbacks.progress, run.fed, len(learned), tokens.rejects
