@@ -77,6 +77,7 @@ class Report:
     figures: list[Figure] = field(default_factory=list)
     commit: str = ""  # and date, of figures that an earlier run left on disk; else those of now
     date: str = ""
+    folder: Path = RESULTS  # of the file
 
     def add(
         self,
@@ -95,13 +96,13 @@ class Report:
     @property
     def path(self) -> Path:
         """The file that `finish` writes."""
-        return RESULTS / f"{self.area}_{self.name}{'_short' if self.short else ''}.json"
+        return self.folder / f"{self.area}_{self.name}{'_short' if self.short else ''}.json"
 
     def finish(self, show: Callable[[Report], None] | None = None) -> int:
         """Print the table (`show`: another one) and write the file. Returns 1 when a target is
         missed."""
         (show or _print)(self)
-        RESULTS.mkdir(exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         publish.write_text(self.path, json.dumps(self._as_json(), indent=1) + "\n")
         return int(any(figure.met is False for figure in self.figures))
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,18 @@ class Lab:
             raise LabError(f"Slurm knows of no job in {folder}")
         return len(places) - len(set(places))
 
+    def node_seconds(self, run: Run) -> float:
+        """Seconds times nodes that the jobs of a finished run were given, by Slurm's log."""
+        log = self.folder / "slurm" / "log" / "jobcomp.log"
+
+        def jobs() -> list[dict[str, str]]:
+            lines = log.read_text(errors="replace").splitlines()
+            all_jobs = [dict(re.findall(r"(\w+)=(\S+)", line)) for line in lines]
+            return [job for job in all_jobs if Path(job["WorkDir"]).is_relative_to(run.stage)]
+
+        run.until(lambda: len(jobs()) >= run.attempts(), "was over for Slurm", 60)
+        return sum(_seconds(job) * int(job["NodeCnt"]) for job in jobs())
+
     def cluster(self, action: str) -> str:
         done = subprocess.run(
             [str(ONE_HOST), action, "--dir", str(self.folder / "slurm"), *self._size(action)],
@@ -232,12 +245,19 @@ class Lab:
         nobody hears a connection close (they are stopped, and killed when it is over). Returns
         when."""
         own = [*run.processes(node, ranks=False), *run.processes(node, ranks=True)]
-        steps = [pid for pid in _step_daemons(node) if not _is_batch(pid)]
         when = time.time()
-        for pid in (self.daemon(node), *steps, *own):
+        self.kill_daemons(node)
+        for pid in own:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP if silently and pid in own else signal.SIGKILL)
+                os.kill(pid, signal.SIGSTOP if silently else signal.SIGKILL)
         return when
+
+    def kill_daemons(self, node: str) -> None:
+        """Slurm's own on a node: slurmd and its steps'. What they started lives on."""
+        steps = [pid for pid in _step_daemons(node) if not _is_batch(pid)]
+        for pid in (self.daemon(node), *steps):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def revive(self) -> None:
         """Start the daemons that are missing and wait for all nodes to be there."""
@@ -260,6 +280,17 @@ class Lab:
         return ["--nodes", str(NODES)] if action == "start" else []
 
 
+def ranks_of(stage: Path) -> dict[int, int]:
+    """Processes of a stage's living ranks, by rank."""
+    found = {}
+    for pid in marked(lambda own: own[MARK].startswith(f"{stage}/attempts/") and "RANK" in own):
+        with contextlib.suppress(OSError):
+            environment = (Path(f"/proc/{pid}") / "environ").read_bytes().split(b"\0")
+            rank = next(entry for entry in environment if entry.startswith(b"RANK="))
+            found[int(rank[5:])] = pid
+    return found
+
+
 @contextmanager
 def open_lab() -> Iterator[Lab]:
     """The cluster runs, and `SLURM_CONF` points at it, inside the block."""
@@ -277,6 +308,11 @@ def open_lab() -> Iterator[Lab]:
                 del os.environ["SLURM_CONF"]
             else:
                 os.environ["SLURM_CONF"] = before
+
+
+def _seconds(job: dict[str, str]) -> float:
+    begin, end = (datetime.fromisoformat(job[name]) for name in ("StartTime", "EndTime"))
+    return (end - begin).total_seconds()
 
 
 def _step_daemons(node: str) -> list[int]:

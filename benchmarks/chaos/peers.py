@@ -1,32 +1,32 @@
-"""The same trainer and faults under a plain `sbatch --requeue` script, and under submitit.
+"""The same trainer under a plain `sbatch --requeue` script, and under submitit.
 
 The script is what cluster handbooks show: srun starts the ranks, a fixed count of them, and Slurm
 requeues the job when a node fails. submitit's job does the same through its pickled callable with
 a `checkpoint` method. Both resume from the trainer's newest checkpoint when they run again; the
-question is whether and when they do. What does not come back within `PATIENCE_S` counts as lost.
+question is whether and when they do. What is over, or does not come back in time, counts as lost.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shlex
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from benchmarks.chaos.disks import fill, small_disk
 from benchmarks.chaos.lab import Lab, LabError, Run
-from benchmarks.chaos.result import STEP_S
 from benchmarks.chaos.supervisor import REPOSITORY
 from training.cluster.marks import MARK, marked
 
-PATIENCE_S = 150.0
+PEERS = ("sbatch --requeue", "submitit")
+PATIENCE_S, PATIENCE_SHORT_S = 150.0, 75.0
 LOST = float("inf")
+# Of which Slurm starts a job anew, or may.
+_ALIVE = frozenset("PENDING RUNNING COMPLETING CONFIGURING REQUEUED SUSPENDED".split())  # noqa: SIM905
 
 SUBMIT = """
 import os, sys
@@ -59,8 +59,37 @@ srun bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=0 WORLD_SIZE=$SLURM_NTASKS exec {com
 """
 
 
+def available() -> list[str]:
+    """Peers that can be run here."""
+    return [p for p in PEERS if p != "submitit" or importlib.util.find_spec("submitit")]
+
+
+def call(command: list[str], environment: Mapping[str, str] | None = None) -> str:
+    """What it prints. Raises `LabError` with its complaint."""
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, env=environment)
+    if done.returncode:
+        raise LabError(f"{command[0]}: {done.stderr[-500:]}")
+    return done.stdout
+
+
+def job_number(printed: str) -> str:
+    """Of `Submitted batch job 7`, and of submitit's bare number."""
+    return printed.split()[-1]
+
+
+def is_over(job_id: str) -> bool:
+    """Whether Slurm is done with a job for good."""
+    command = ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job_id}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        return "Invalid job id" in done.stderr
+    return not _ALIVE & set(done.stdout.split())
+
+
 class PeerRun(Run):
     """A run that only Slurm looks after."""
+
+    job_id: str
 
     @classmethod
     def of(cls, run: Run) -> PeerRun:
@@ -69,8 +98,12 @@ class PeerRun(Run):
         adopted.__dict__ = run.__dict__
         return adopted
 
+    @property
+    def attempt_dir(self) -> Path:
+        return self.stage / "attempts" / "1"
+
     def submit(self, how: str, minutes: int = 30) -> PeerRun:
-        attempt = self.stage / "attempts" / "1"
+        attempt = self.attempt_dir
         attempt.mkdir(parents=True)
         command = [
             sys.executable, "-m", "benchmarks.chaos.trainer", str(self.stage / "settings.json"),
@@ -81,7 +114,7 @@ class PeerRun(Run):
             source = SUBMIT.format(
                 extra=extra, folder=str(attempt), minutes=minutes, name=name, command=command
             )
-            self._call([sys.executable, "-c", source])
+            self.job_id = job_number(call([sys.executable, "-c", source]))
         else:
             script = attempt / "plain.sbatch"
             exports = " ".join(f"{key}={shlex.quote(value)}" for key, value in extra.items())
@@ -94,7 +127,7 @@ class PeerRun(Run):
                     command=shlex.join(command),
                 )
             )
-            self._call(["sbatch", str(script)])
+            self.job_id = job_number(call(["sbatch", str(script)]))
         return self
 
     def ranks(self, node: str = "") -> list[int]:
@@ -107,105 +140,58 @@ class PeerRun(Run):
             )  # fmt: skip
 
         found = [pid for pid in marked(wanted) if _is_trainer(pid)]
-        return sorted(found, key=_rank_of, reverse=True)
+        return sorted(found, key=lambda pid: int(variable(pid, "RANK") or 0), reverse=True)
 
-    def seconds_to_recover(self, since: float) -> float:
-        """`LOST` when it does not train again in time."""
-        try:
-            return self.recovered(since, PATIENCE_S)
-        except LabError:
-            return LOST
-
-    def _call(self, command: list[str]) -> None:
-        done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
-        if done.returncode:
-            raise LabError(f"{command[0]}: {done.stderr[-500:]}")
-
-
-def after_rank_kill(lab: Lab, how: str) -> float:
-    """Seconds until it trains again after kill -9 of a rank."""
-    run = _started(lab, how)
-    when = time.time()
-    os.kill(run.ranks()[0], signal.SIGKILL)
-    return run.seconds_to_recover(when)
-
-
-def after_node_death(lab: Lab, how: str) -> float:
-    """Seconds until it trains again after a node died without a word."""
-    run = _started(lab, how)
-    when = time.time()
-    victim = run.ranks()[0]
-    environment = Path(f"/proc/{victim}/environ").read_bytes().split(b"\0")
-    node = next(e for e in environment if e.startswith(b"SLURMD_NODENAME=")).decode()[16:]
-    lab.kill_node(run, node, silently=True)
-    seconds = run.seconds_to_recover(when)
-    for pid in run.ranks(node):
-        os.kill(pid, signal.SIGKILL)
-    return seconds
-
-
-def after_hang(lab: Lab, how: str) -> float:
-    """Seconds until it trains again after a rank was stopped."""
-    run = _started(lab, how)
-    when = time.time()
-    victim = run.ranks()[0]
-    os.kill(victim, signal.SIGSTOP)
-    seconds = run.seconds_to_recover(when)
-    os.kill(victim, signal.SIGKILL)
-    return seconds
-
-
-def starts_with_a_bug(lab: Lab, how: str) -> float:
-    """How often it is started when it fails at the same step every time (0: for ever)."""
-    run = _peer(lab, how, {"steps": 60, "bug_rank": 1, "bug_step": 7})
-    run.until_step(6)
-    return _starts(run)
-
-
-def over_the_time_limit(lab: Lab, how: str) -> float:
-    """Steps lost or trained twice over a job's time limit; `LOST` when nothing follows it."""
-    run = _peer(lab, how, {"steps": 100_000, "step_s": STEP_S, "save_every": 10_000}, minutes=1)
-    run.until_step(1)
-    first = run.ledger()[0]["pid"]
-
-    def next_job() -> dict[str, Any] | None:
-        return next((line for line in run.ledger() if line["pid"] != first), None)
-
-    try:
-        run.until(next_job, "went on", 60 + PATIENCE_S)
-    except LabError:
+    def seconds_to_recover(self, since: float, within_s: float) -> float:
+        """`LOST` when it does not train again in time, or never will."""
+        deadline = time.monotonic() + within_s
+        looked = time.monotonic()
+        while time.monotonic() < deadline:
+            try:
+                return self.recovered(since, 1.0)
+            except LabError:
+                pass  # not yet
+            if time.monotonic() - looked > 5:
+                looked = time.monotonic()
+                if is_over(self.job_id):
+                    return LOST
         return LOST
-    resumed = next_job()
-    assert resumed is not None
-    trained = max(line["step"] for line in run.ledger() if line["pid"] == first)
-    return float(abs(resumed["step"] - trained - 1))
+
+    def until_over(self, within_s: float) -> bool:
+        """Wait for the end of the job; False when it goes on."""
+        deadline = time.monotonic() + within_s
+        while not is_over(self.job_id):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.5)
+        return True
+
+    def starts(self) -> int:
+        """How often ranks were started that trained."""
+        return len({line["pid"] for line in self.ledger()})
+
+    def said(self) -> str:
+        """Whatever the job has written for people to read."""
+        files = [*self.attempt_dir.glob("*.log"), *self.attempt_dir.glob("*.err")]
+        files += self.attempt_dir.glob("*.out")
+        return "\n".join(path.read_text(errors="replace") for path in sorted(files))
 
 
-def starts_on_a_full_disk(lab: Lab, how: str) -> float:
-    """How often it is started when the checkpoints' disk fills up."""
-    run = lab.run(
-        f"peer-{how.split()[0]}", {"steps": 400, "step_s": STEP_S, "payload_bytes": 200_000}
-    )
-    with small_disk(run.stage / "checkpoints") as folder:
-        PeerRun.of(run).submit(how).until_step(25)
-        fill(folder)
-        return _starts(run)
-
-
-def _starts(run: Run) -> float:
-    time.sleep(20)
-    return float(len({line["pid"] for line in run.ledger()}))
-
-
-def _started(lab: Lab, how: str) -> PeerRun:
-    run = _peer(lab, how, {"steps": 100_000, "step_s": 0.1})
-    run.until_step(25)
+def peer_run(
+    lab: Lab, how: str, settings: Mapping[str, object], *, minutes: int = 30, until_step: int = 0
+) -> PeerRun:
+    """Submitted, and as far as `until_step`."""
+    run = PeerRun.of(lab.run(f"peer-{how.split()[0]}", dict(settings))).submit(how, minutes)
+    if until_step:
+        run.until_step(until_step)
     return run
 
 
-def _peer(lab: Lab, how: str, settings: dict[str, object], minutes: int = 30) -> PeerRun:
-    run = lab.run(f"peer-{how.split()[0]}", settings)
-    return PeerRun.of(run).submit(how, minutes)
+def variable(pid: int, name: str) -> str:
+    """Of a process's environment; "" without."""
+    environment = Path(f"/proc/{pid}/environ").read_bytes()
+    found = re.search(rb"(?:^|\0)" + name.encode() + rb"=([^\0]*)", environment)
+    return os.fsdecode(found[1]) if found else ""
 
 
 def _is_trainer(pid: int) -> bool:
@@ -213,24 +199,3 @@ def _is_trainer(pid: int) -> bool:
         return b"benchmarks.chaos.trainer" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-
-
-def _rank_of(pid: int) -> int:
-    environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return next((int(e[5:]) for e in environment if e.startswith(b"RANK=")), 0)
-
-
-PEERS = ("sbatch --requeue", "submitit")
-MEASURED: dict[str, Callable[[Lab, str], float]] = {
-    "C1": after_rank_kill,
-    "C3": after_node_death,
-    "C7": after_hang,
-    "C8": over_the_time_limit,
-    "C9": starts_with_a_bug,
-    "C13": starts_on_a_full_disk,
-}
-
-
-def available() -> list[str]:
-    """Peers that can be run here."""
-    return [p for p in PEERS if p != "submitit" or importlib.util.find_spec("submitit")]

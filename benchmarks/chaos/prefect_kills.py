@@ -17,18 +17,16 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-
-import yaml
+from typing import NamedTuple
 
 from benchmarks.chaos.lab import Lab, LabError
 from benchmarks.chaos.prefect_site import PrefectSite, as_parameters, open_site
+from benchmarks.chaos.real_trainer import config_of, stage_of, write_config
 from benchmarks.chaos.result import Result
 from benchmarks.chaos.supervisor import REPOSITORY
-from benchmarks.training.tiny_model import write_questions, write_tiny_model
+from benchmarks.training.tiny_model import write_tiny_model
 from flows._api import temporary_api
 from training.train import TrainConfig, plan
-from training.trainers.settings import RlvrSettings, SftSettings
-from workspace.manifest import Manifest, describe_file, now, write_manifest
 
 ROWS, STEPS = 64, 40
 PATIENCE_S = 300.0
@@ -51,53 +49,66 @@ def worker_kill(lab: Lab, short: bool) -> list[Result]:
         return _trials(lab, 1 if short else 10, "Prefect worker", partial(_kill_worker, site))
 
 
-Kill = Callable[[TrainConfig, int], bool]  # of a trial; whether its run was published
+class Trial(NamedTuple):
+    """Whether the kill came before the run's end, and whether the run was published."""
+
+    struck: bool
+    published: bool
+
+
+Kill = Callable[[TrainConfig, int], Trial]
 
 
 def _trials(lab: Lab, trials: int, victim: str, kill: Kill) -> list[Result]:
     word = victim.split()[-1]
     base = write_tiny_model(lab.folder / f"base-{word}")
-    duplicates = lost = 0
+    duplicates = lost = struck = 0
     for trial in range(trials):
         config = _config(lab.folder / f"{word}-{trial}", base)
         began = time.monotonic()
-        lost += not kill(config, trial)
-        duplicates += lab.duplicates_under(_stage(config))
+        done = kill(config, trial)
+        lost += not done.published
+        struck += done.struck
+        duplicates += lab.duplicates_under(stage_of(config))
         print(f"  {victim}, trial {trial}: {time.monotonic() - began:.0f} s", flush=True)
     return [
-        Result(f"duplicate submissions, {victim} killed {trials} times", duplicates, "", "= 0"),
-        Result(f"lost runs, {victim} killed {trials} times", lost, "", "= 0"),
+        Result(f"{victim} killed during a run, of {trials}", struck, "", f"= {trials}"),
+        Result("duplicate submissions", duplicates, "", "= 0"),
+        Result("lost runs", lost, "", "= 0"),
     ]
 
 
-def _kill_flow(config: TrainConfig, trial: int) -> bool:
+def _kill_flow(config: TrainConfig, trial: int) -> Trial:
     with temporary_api():
         flow = _start(config)
         _await_job(config, lambda: flow.poll() is not None)
         time.sleep(random.Random(trial).uniform(0, 15))
+        goes_on = flow.poll() is None
         flow.kill()
         flow.wait()
-        return _start(config).wait(300) == 0
+        return Trial(goes_on, _start(config).wait(300) == 0)
 
 
-def _kill_server(site: PrefectSite, config: TrainConfig, trial: int) -> bool:
+def _kill_server(site: PrefectSite, config: TrainConfig, trial: int) -> Trial:
     flow_run = _submit(site, config)
     time.sleep(random.Random(trial).uniform(0, 10))
+    goes_on = plan(config).published is None
     site.kill("server")
     time.sleep(1)
     site.start_server()
-    return _is_completed(site, flow_run, config)
+    return Trial(goes_on, _is_completed(site, flow_run, config))
 
 
-def _kill_worker(site: PrefectSite, config: TrainConfig, trial: int) -> bool:
+def _kill_worker(site: PrefectSite, config: TrainConfig, trial: int) -> Trial:
     flow_run = _submit(site, config)
     time.sleep(random.Random(trial).uniform(0, 8))
     with_flow = trial % 2 == 0
+    goes_on = plan(config).published is None
     site.kill("worker")
     if with_flow:
         site.kill_flow(flow_run)
     site.start_worker()
-    return _is_completed(site, flow_run, config, reconciled=with_flow)
+    return Trial(goes_on, _is_completed(site, flow_run, config, reconciled=with_flow))
 
 
 def _submit(site: PrefectSite, config: TrainConfig) -> str:
@@ -123,9 +134,7 @@ def _is_completed(
 
 
 def _start(config: TrainConfig) -> subprocess.Popen[bytes]:
-    file = config.workspace / "train.yaml"
-    values = config.model_dump(mode="json", exclude_unset=True)
-    file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    file = write_config(config)
     with (config.workspace / "flow.log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "flows.train", "--config", str(file)],
@@ -137,46 +146,18 @@ def _start(config: TrainConfig) -> subprocess.Popen[bytes]:
 
 
 def _config(workspace: Path, base: Path) -> TrainConfig:
-    folder = workspace / "datasets" / "dsm"
-    view = folder / "views" / "trl_sft"
-    view.mkdir(parents=True)
-    write_questions(view / "train.parquet", ROWS)
-    manifest = Manifest(
-        stage="dataset",
-        key="d" * 16,
-        fingerprint="f" * 16,
-        settings={},
-        inputs={},
-        code_version="chaos",
-        created=now(),
-        files=[describe_file(folder, view / "train.parquet")],
-    )
-    write_manifest(folder, manifest)
     rows_per_step = 8
-    return TrainConfig(
-        workspace=workspace,
-        base_model=str(base),
-        precision="fp32",
-        sft=SftSettings(
-            epochs=STEPS * rows_per_step / ROWS,
-            rows_per_step=rows_per_step,
-            tokens_per_forward=160,
-            token_budget=0,
-        ),
-        rlvr=RlvrSettings(steps=0),
-        checkpoint_every_steps=10,
-        launcher="slurm",
-        nodes=2,
-        time_limit_s=900,
+    return config_of(
+        workspace,
+        base,
+        questions=ROWS,
+        epochs=STEPS * rows_per_step / ROWS,
+        rows_per_step=rows_per_step,
     )
-
-
-def _stage(config: TrainConfig) -> Path:
-    return plan(config).folder.root / "sft"
 
 
 def _await_job(config: TrainConfig, is_over: Callable[[], bool]) -> None:
-    handle = _stage(config) / "attempts" / "1" / "handle.json"
+    handle = stage_of(config) / "attempts" / "1" / "handle.json"
     deadline = time.monotonic() + 180
     while not handle.exists():
         if is_over() or time.monotonic() > deadline:

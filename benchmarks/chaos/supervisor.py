@@ -50,6 +50,7 @@ class RunSettings:
     shrink_after_s: float = 0.0
     successor: bool = False
     successor_wait_s: float = 10.0
+    metrics_targets: str = ""  # where the agents tell Prometheus of themselves; empty: nowhere
     environment: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -96,6 +97,7 @@ def make_job(
         spares=run.spares,
         restarts=run.restarts,
         checkpoints=run.stage / "checkpoints",
+        metrics_targets=Path(run.metrics_targets) if run.metrics_targets else None,
         sections=SectionLimits(setup_s=60, step_s=run.step_limit_s, checkpoint_s=60),
         environment={"PYTHONPATH": str(REPOSITORY), **run.environment},
     )

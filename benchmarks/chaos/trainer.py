@@ -9,9 +9,9 @@ one, exit codes, `result.json`. The "weights" are a hash chained over the sample
 that a sample lost, repeated or out of order changes the end result. `ledger.jsonl` lists what each
 step trained on.
 
-`faults/hang-<rank>` in the stage's folder makes that rank hang, once. A step's work is `step_s` of
-sleep: many ranks on two cores then disturb each other little, and what is measured is the recovery,
-not the machine.
+`faults/hang-<rank>` in the stage's folder makes that rank hang, once; `faults/stuck-<rank>` makes
+it wait in the kernel. A step's work is `step_s` of sleep: many ranks on two cores then disturb each
+other little, and what is measured is the recovery, not the machine.
 """
 
 from __future__ import annotations
@@ -29,14 +29,18 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
 
-from training import checkpoints
+from training import checkpoints, metrics, phases
 from training.cluster import heartbeat
 from training.cluster.heartbeat import Section
 from training.cluster.job import EXIT_DONE, EXIT_RESUME, STOP_FILE
+from training.memory_watch import MemoryWatch
+from training.metrics import METRICS_NAME, StepMetrics
+from training.trainers.settings import MemorySettings
 from workspace import publish
 
 _CONNECT_S = 60.0
 _PR_SET_PDEATHSIG = 1
+_CLONE_VM, _CLONE_VFORK = 0x100, 0x4000
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,9 @@ class Settings:
     bug_step: int = 0
     hang_rank: int = -1
     hang_step: int = 0
+    leak_rank: int = -1
+    leak_bytes: int = 0  # that it keeps, a step
+    memory_limit_gib: float = 0.0  # of a node, watched as the real trainers do; 0: not watched
     deaf: bool = False  # writes no heartbeats
     survives: bool = False  # its agent's death, and goes on alone: a zombie
 
@@ -124,20 +131,28 @@ class Trainer:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
             os.setsid()
         self.parent = os.getppid()
+        self.memory = self._watch_memory()
+        self.leaked: list[bytearray] = []
         self.step, self.weights = self._resume()
         self.star = Star(self.rank, self.world_size)
+        self.last = time.monotonic()
 
     def train(self) -> int:
         settings = self.settings
         if self._result.exists():
             return EXIT_DONE
+        if self.rank == 0:
+            phases.append(self.attempt_dir, "load", phases.process_age_s())
         self.beat.section(Section.STEP)
+        self.last = time.monotonic()
         while self.step < settings.steps:
             own_s = self._work(self.step + 1)
             stop = self._agree(int(self._asked_to_stop()))
             self.step += 1
             self._learn()
             self.beat.step(self.step, own_s)
+            if self.memory is not None:
+                self.memory.after_step(self.step, settings.steps)
             if stop and self.step < settings.steps:
                 self._save()
                 return EXIT_RESUME
@@ -152,10 +167,12 @@ class Trainer:
             raise ValueError(f"row {step * settings.samples_per_step} has no answer")
         if (self.rank, step) == (settings.hang_rank, settings.hang_step) and self._first_time():
             load_batch_for_ever()
-        fault = self.stage / "faults" / f"hang-{self.rank}"
-        if fault.exists():
-            fault.unlink()
+        if self._is_told_to("hang"):
             load_batch_for_ever()
+        if self._is_told_to("stuck"):
+            wait_in_kernel()
+        if self.rank == settings.leak_rank:
+            self.leaked.append(bytearray(b"x") * settings.leak_bytes)
         here = os.environ.get("SLURMD_NODENAME", "-") == settings.slow_node
         slow = (here or self.rank == settings.slow_rank) and step > settings.slow_from
         time.sleep(settings.step_s * (1 + settings.slow_by * slow))
@@ -184,8 +201,27 @@ class Trainer:
         load_batch_for_ever()
 
     def _replaced(self) -> bool:
-        written = (self.attempt_dir / checkpoints.GENERATION_NAME).read_text(encoding="utf-8")
+        """By a newer generation, or, where nobody counts generations, by ranks that train."""
+        try:
+            written = (self.attempt_dir / checkpoints.GENERATION_NAME).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return int(read_ledger(self.stage)[-1]["pid"]) != os.getpid()
         return int(written) > checkpoints.own_generation()
+
+    def _is_told_to(self, fault: str) -> bool:
+        """Once for each file."""
+        file = self.stage / "faults" / f"{fault}-{self.rank}"
+        if not file.exists():
+            return False
+        file.unlink()
+        return True
+
+    def _watch_memory(self) -> MemoryWatch | None:
+        limit_gib = self.settings.memory_limit_gib
+        if not limit_gib:
+            return None
+        settings = MemorySettings(limit_gib=limit_gib)
+        return MemoryWatch(self.attempt_dir, rank=self.rank, settings=settings, gpu=False)
 
     def _first_time(self) -> bool:
         """Whether the hang has not struck yet: it is not to stop the run for good."""
@@ -205,9 +241,22 @@ class Trainer:
             }  # fmt: skip
             with (self.stage / "ledger.jsonl").open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(line) + "\n")
+            self._tell_accountant()
+
+    def _tell_accountant(self) -> None:
+        """The step as the real trainers write it; there is nothing to say of a loss."""
+        settings, now = self.settings, time.monotonic()
+        seconds, self.last = now - self.last, now
+        step = StepMetrics(
+            "sft", self.attempt, self.step, settings.steps,
+            self.step * settings.samples_per_step / settings.samples, loss=0.0, learning_rate=0.0,
+            grad_norm=0.0, tokens=settings.samples_per_step, seconds=seconds,
+        )  # fmt: skip
+        metrics.append(self.attempt_dir / METRICS_NAME, step)
 
     def _save(self) -> None:
         self.beat.section(Section.CHECKPOINT)
+        began = time.monotonic()
         if self.rank == 0:
             folder = checkpoints.unfinished_folder(self.stage / "checkpoints", self.attempt)
             folder /= f"checkpoint-{self.step}"
@@ -226,6 +275,8 @@ class Trainer:
             )
             checkpoints.prune(self.stage / "checkpoints", keep=2, attempt=self.attempt)
         self._agree(0)
+        if self.rank == 0:
+            phases.append(self.attempt_dir, "checkpoint", time.monotonic() - began)
         self.beat.section(Section.STEP)
 
     def _resume(self) -> tuple[int, str]:
@@ -253,7 +304,8 @@ class Trainer:
         return self.stage / "result.json"
 
     def _asked_to_stop(self) -> bool:
-        return self.stopped or (self.rank == 0 and (self.attempt_dir / STOP_FILE).exists())
+        full = self.memory is not None and self.memory.wants_restart
+        return self.stopped or full or (self.rank == 0 and (self.attempt_dir / STOP_FILE).exists())
 
     def _on_signal(self, *_: object) -> None:
         self.stopped = True
@@ -263,6 +315,15 @@ def load_batch_for_ever() -> None:
     """Where a data loader would wait for a file system that does not answer."""
     while True:
         time.sleep(3600)
+
+
+def wait_in_kernel() -> None:
+    """As a process does that waits for a driver, state D: for a child of vfork(2), which waits."""
+    libc = ctypes.CDLL(None)
+    stack = ctypes.create_string_buffer(1 << 16)
+    top = (ctypes.addressof(stack) + len(stack)) & ~15
+    flags = _CLONE_VM | _CLONE_VFORK | signal.SIGCHLD
+    libc.clone(libc.pause, ctypes.c_void_p(top), ctypes.c_int(flags), None)
 
 
 def samples_of(step: int, settings: Settings) -> list[int]:

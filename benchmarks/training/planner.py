@@ -41,8 +41,12 @@ TEXTBOOK = "textbook formula"
 
 
 def main() -> int:
-    arguments = parser(__doc__ or "").parse_args()
-    report = Report("training", "planner", short=arguments.short)
+    return measure(parser(__doc__ or "").parse_args().short).finish()
+
+
+def measure(short: bool) -> Report:
+    """The figures, not yet written."""
+    report = Report("training", "planner", short=short)
     table = read_runs(shared_data() / "published_runs" / "published_runs.csv")
     reasons: dict[str, int] = {}
     for row in table.unjudged:
@@ -53,7 +57,7 @@ def main() -> int:
     throughput(report, by_source)
     memory(report, by_source)
     ranking(report, by_source)
-    if not arguments.short:
+    if not short:
         models = list(dict.fromkeys((run.source, run.shape.name) for run in table.runs))
         fold = {model: number % FOLDS for number, model in enumerate(models)}
         by_model = leave_out(
@@ -73,7 +77,7 @@ def main() -> int:
         "priors and the model's form were chosen with the table in view; only the constants are "
         "fitted without the runs left out"
     )
-    return report.finish()
+    return report
 
 
 def leave_out(

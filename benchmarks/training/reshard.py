@@ -29,9 +29,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def main() -> int:
-    arguments = parser(__doc__ or "").parse_args()
-    steps = 30 if arguments.short else 150
-    report = Report("training", "reshard", short=arguments.short)
+    return measure(parser(__doc__ or "").parse_args().short).finish()
+
+
+def measure(short: bool) -> Report:
+    """The figures, not yet written."""
+    steps = 30 if short else 150
+    report = Report("training", "reshard", short=short)
     with tempfile.TemporaryDirectory() as folder, Zygote() as zygote:
         root = Path(folder)
         base = write_tiny_model(root / "base")
@@ -54,7 +58,7 @@ def main() -> int:
             changed = StageRun(zygote, root / "changed", **made)
             change_ranks(changed, steps, RANKS)
             judge(report, stage, alone, changed)
-    return report.finish()
+    return report
 
 
 def change_ranks(run: StageRun, steps: int, way: Sequence[int]) -> None:

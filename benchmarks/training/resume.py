@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.measure import Report, parser
-from benchmarks.training.stage_run import StageRun, wait_for
+from benchmarks.training.stage_run import StageFiles, StageRun, wait_for
 from benchmarks.training.tiny_model import write_questions, write_texts, write_tiny_model
 from benchmarks.training.zygote import Zygote
 
@@ -110,11 +110,11 @@ def disturb(run: StageRun, ranks: int, kills: int, steps: int) -> Disturbed:
     return Disturbed(len(targets), in_saves, near_borders)
 
 
-def is_saving(run: StageRun) -> bool:
+def is_saving(run: StageFiles) -> bool:
     return any(run.checkpoints.glob("*/.incomplete/checkpoint-*"))
 
 
-def is_near_border(run: StageRun) -> bool:
+def is_near_border(run: StageFiles) -> bool:
     """Whether the newest step, or the one after it, holds samples of two passes."""
     try:
         count = run.samples()

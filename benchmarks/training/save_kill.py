@@ -36,9 +36,13 @@ class Outcome(NamedTuple):
 
 
 def main() -> int:
-    arguments = parser(__doc__ or "").parse_args()
-    points = 8 if arguments.short else 50
-    report = Report("training", "save_kill", short=arguments.short)
+    return measure(parser(__doc__ or "").parse_args().short).finish()
+
+
+def measure(short: bool) -> Report:
+    """The figures, not yet written."""
+    points = 8 if short else 50
+    report = Report("training", "save_kill", short=short)
     with tempfile.TemporaryDirectory() as folder, Zygote() as zygote:
         root = Path(folder)
         base = write_tiny_model(root / "base", hidden=256, layers=3)
@@ -57,7 +61,7 @@ def main() -> int:
                 async_save=is_async,
             )
             judge(report, name, kill_at_points(run, points))
-    return report.finish()
+    return report
 
 
 def kill_at_points(run: StageRun, points: int) -> list[Outcome]:

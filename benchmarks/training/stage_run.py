@@ -24,43 +24,16 @@ MODULES = {
 }
 
 
-class StageRun:
-    """A stage in a folder of its own. `settings` are those of `TrainSpec` and of the stage."""
+class StageFiles:
+    """What a stage of the real trainers leaves in its folder, whoever started it."""
 
-    def __init__(
-        self,
-        zygote: Zygote,
-        root: Path,
-        *,
-        parent: Path,
-        data: Path,
-        stage: str = "cpt",
-        backend: str = "fsdp",
-        every: int = 10,
-        keep: int = 2,
-        precision: str = "fp32",
-        evaluation: dict[str, Any] | None = None,
-        layout: dict[str, Any] | None = None,
-        **settings: Any,
-    ) -> None:
-        self.zygote = zygote
-        self.folder = root / stage
-        self.attempts = 0
-        self._module = MODULES[stage, backend]
-        self._values = {
-            "stage": stage,
-            "stage_dir": self.folder,
-            "parent": parent,
-            "data": (data,),
-            "seed": 7,
-            "precision": precision,
-            "use_gpu": False,
-            "checkpoint_every_steps": every,
-            "keep_checkpoints": keep,
-            "evaluation": evaluation or {},
-            "layout": layout or {},
-            stage: {"backend": backend, **settings},
-        }
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def attempts(self) -> int:
+        """How many were made."""
+        return sum(path.name.isdigit() for path in self.folder.glob("attempts/*"))
 
     @property
     def checkpoints(self) -> Path:
@@ -83,29 +56,6 @@ class StageRun:
     def attempt_dir(self, number: int = 0) -> Path:
         """Of an attempt, by default the newest."""
         return self.folder / "attempts" / str(number or self.attempts)
-
-    def start(self, world_size: int, *, stop: bool = False, **environment: str) -> Attempt:
-        """Start the next attempt. `stop`: it is asked to at once, and so trains one step."""
-        self.attempts += 1
-        folder = self.attempt_dir()
-        folder.mkdir(parents=True)
-        if stop:
-            (folder / STOP_FILE).touch()
-        spec = TrainSpec(attempt=self.attempts, attempt_dir=folder, **self._values)
-        (folder / "spec.json").write_text(spec.model_dump_json(indent=1))
-        return self.zygote.start(
-            self._module,
-            folder / "spec.json",
-            world_size=world_size,
-            log=folder / "log",
-            **environment,
-        )
-
-    def finish(self, world_size: int) -> None:
-        """Run an attempt to the end of the stage. Raises `RuntimeError` with its log otherwise."""
-        codes = self.start(world_size).wait()
-        if any(codes) or not self.is_done:
-            raise RuntimeError(f"attempt {self.attempts} ended with {codes}:\n{self.log()}")
 
     def log(self, attempt: int = 0) -> str:
         """The end of what an attempt's ranks said, by default of the newest."""
@@ -139,6 +89,67 @@ class StageRun:
         for path in sorted((self.folder / "model").glob("*.safetensors")):
             seen.update(path.read_bytes())
         return seen.hexdigest()
+
+
+class StageRun(StageFiles):
+    """A stage in a folder of its own. `settings` are those of `TrainSpec` and of the stage."""
+
+    def __init__(
+        self,
+        zygote: Zygote,
+        root: Path,
+        *,
+        parent: Path,
+        data: Path,
+        stage: str = "cpt",
+        backend: str = "fsdp",
+        every: int = 10,
+        keep: int = 2,
+        precision: str = "fp32",
+        evaluation: dict[str, Any] | None = None,
+        layout: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(root / stage)
+        self.zygote = zygote
+        self._module = MODULES[stage, backend]
+        self._values = {
+            "stage": stage,
+            "stage_dir": self.folder,
+            "parent": parent,
+            "data": (data,),
+            "seed": 7,
+            "precision": precision,
+            "use_gpu": False,
+            "checkpoint_every_steps": every,
+            "keep_checkpoints": keep,
+            "evaluation": evaluation or {},
+            "layout": layout or {},
+            stage: {"backend": backend, **settings},
+        }
+
+    def start(self, world_size: int, *, stop: bool = False, **environment: str) -> Attempt:
+        """Start the next attempt. `stop`: it is asked to at once, and so trains one step."""
+        number = self.attempts + 1
+        folder = self.attempt_dir(number)
+        folder.mkdir(parents=True)
+        if stop:
+            (folder / STOP_FILE).touch()
+        spec = TrainSpec(attempt=number, attempt_dir=folder, **self._values)
+        (folder / "spec.json").write_text(spec.model_dump_json(indent=1))
+        return self.zygote.start(
+            self._module,
+            folder / "spec.json",
+            world_size=world_size,
+            log=folder / "log",
+            **environment,
+        )
+
+    def finish(self, world_size: int) -> None:
+        """Run an attempt to the end of the stage. Raises `RuntimeError` with its log otherwise."""
+        codes = self.start(world_size).wait()
+        if any(codes) or not self.is_done:
+            raise RuntimeError(f"attempt {self.attempts} ended with {codes}:\n{self.log()}")
 
 
 def wait_for(condition: Callable[[], bool], attempt: Attempt, timeout_s: float = 300.0) -> bool:

@@ -383,7 +383,6 @@ def test_a_run_does_not_go_on_with_other_samples(
 ) -> None:
     cpt(zygote, tmp_path, base, texts).start(1, stop=True).wait()
     other = cpt(zygote, tmp_path, base, texts, sequence_length=64)
-    other.attempts = 1
     assert other.start(1).wait() == [EXIT_NEVER_AGAIN]
     error = json.loads((other.attempt_dir() / "error.json").read_text())["message"]
     assert "samples, made_from changed" in error and "checkpoint-1" in error
