@@ -62,7 +62,7 @@ bench: setup ## the short form of every benchmark; figures go to benchmarks/resu
 	@$(PY) -m benchmarks.run_all
 
 chaos: setup ## faults in training on a real Slurm, the short form (needs root; CHAOS= for the long one)
-	@deploy/setup apt $(APT_SLURM)
+	@deploy/setup apt $(APT_SLURM) $(APT_METRICS)
 	@grep '^submitit' benchmarks/peers.txt | .venv/bin/pip install -q --disable-pip-version-check -r /dev/stdin
 	@$(PY) -m benchmarks.chaos $(CHAOS)
 

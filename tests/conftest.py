@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
 from hypothesis import settings
-from slurm_on_one_host import Cluster
+from slurm_on_one_host import Cluster, require_slurm
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -76,15 +75,7 @@ def warm_parsers() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A real Slurm of three nodes; `SLURM_CONF` points at it while it runs."""
-    if os.geteuid() != 0:
-        pytest.skip("a one-host Slurm cluster needs root")
-    missing = [
-        program
-        for program in ("slurmctld", "slurmd", "munged", "sbatch")
-        if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is None
-    ]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
+    require_slurm()
     running = Cluster(tmp_path_factory.mktemp("slurm"))
     running.call("start")
     with pytest.MonkeyPatch.context() as patch:

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 ONE_HOST = Path(__file__).resolve().parents[1] / "deploy" / "slurm" / "one-host"
+
+
+def require_slurm() -> None:
+    """Skip the test where no such cluster can be started."""
+    if os.geteuid() != 0:
+        pytest.skip("a one-host Slurm cluster needs root")
+    missing = [
+        program
+        for program in ("slurmctld", "slurmd", "munged", "sbatch")
+        if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is None
+    ]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
 
 
 @dataclass(frozen=True)
