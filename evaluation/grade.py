@@ -19,6 +19,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from evaluation.benchmarks.verilog import summary as summaries
@@ -108,27 +109,28 @@ def grade(options: argparse.Namespace) -> Summary:
             raise UserError(f"{flag} must be at least 1")
     if options.no_errata and not has_rules(name):
         raise UserError(f"--no-errata: {name} has no upstream whose rules could be followed")
+    _refuse_mixed_files(options, Path(place))
     started = time.monotonic()
     problems = read_benchmark(name, Path(place))
     board = _benchmark_of_board(options, name, Path(place))
     errata = read_errata(options.errata)
     answers = read_answers(options.answers, problems.keys())
-    verdicts = Verdicts(options.out)
-    require_simulator()
-    self_test()
-    known = errata.of(name, tool_version())
-    graded = grade_answers(
-        problems,
-        answers,
-        verdicts,
-        Cache(options.cache),
-        errata=known,
-        use_errata=not options.no_errata,
-        workers=options.workers,
-        progress=bar if sys.stderr.isatty() else log_lines,
-    )
-    refuse_too_many_unusable(name, graded.unusable, {a.task_id for a in answers}, known)
-    verdicts.finish(graded.lines)
+    with closing(Verdicts(options.out, name)) as verdicts:
+        require_simulator()
+        self_test()
+        known = errata.of(name, tool_version())
+        graded = grade_answers(
+            problems,
+            answers,
+            verdicts,
+            Cache(options.cache),
+            errata=known,
+            use_errata=not options.no_errata,
+            workers=options.workers,
+            progress=bar if sys.stderr.isatty() else log_lines,
+        )
+        refuse_too_many_unusable(name, graded.unusable, {a.task_id for a in answers}, known)
+        verdicts.finish(graded.lines)
     given: dict[str, list[int]] = {}
     for answer in answers:
         given.setdefault(answer.task_id, []).append(answer.sample)
@@ -137,7 +139,7 @@ def grade(options: argparse.Namespace) -> Summary:
     if options.json:
         from workspace import publish
 
-        publish.write_text(options.json, summary.model_dump_json(indent=1) + "\n")
+        publish.write_text(options.json.resolve(), summary.model_dump_json(indent=1) + "\n")
     if board is not None and summary.complete:
         from evaluation.graded_elsewhere import only, publish_graded
 
@@ -152,6 +154,19 @@ def grade(options: argparse.Namespace) -> Summary:
             seconds=time.monotonic() - started,
         )
     return summary
+
+
+def _refuse_mixed_files(options: argparse.Namespace, source: Path) -> None:
+    """What is written takes the place of what was there: no file that is read, and no device."""
+    read = {path.resolve() for path in (source, options.answers, options.errata)}
+    for flag, path in (("--out", options.out), ("--json", options.json)):
+        if path is None:
+            continue
+        if path.resolve() in read:
+            raise UserError(f"{flag} {path} is read by this very command: give another file")
+        if path.exists() and not path.is_file():
+            raise UserError(f"{flag} {path} is no file: give another one")
+        read.add(path.resolve())
 
 
 def _benchmark_of_board(options: argparse.Namespace, name: str, source: Path) -> BenchSet | None:

@@ -65,6 +65,7 @@ def test_a_verdict_that_the_disk_did_not_take_leaves_no_part(small_disk: Path) -
     with pytest.raises(OSError, match="No space left"):
         verdicts.add(lines[2:])
     verdicts.add([VerdictLine("p", 3, "pass", "", "pass", "3")])
+    verdicts.close()
     assert [key for _, key in Verdicts(verdicts.path).known] == [0, 1, 3]
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,11 @@ def read_benchmark(name: str, source: Path) -> dict[str, Problem]:
         raise UserError(f"unknown benchmark {name!r}: use one of {', '.join(READERS)}")
     if not source.exists():
         raise UserError(f"{source} does not exist: give the place of {name} as upstream ships it")
-    problems = {problem.task_id: problem for problem in READERS[layout](name, source)}
+    found = READERS[layout](name, source)
+    problems = {problem.task_id: problem for problem in found}
+    if len(problems) < len(found):
+        twice = min(n for n, times in Counter(p.task_id for p in found).items() if times > 1)
+        raise UserError(f"{source} holds problem {twice} more than once: give one version")
     if name in known_ids():
         require_whole(name, source, problems)
     return problems
@@ -157,10 +162,6 @@ def _read_rtllm(name: str, folder: Path) -> list[Problem]:
     designs = design_folders(folder)
     if not designs:
         raise UserError(f"{folder} holds no folder with a testbench.v: give upstream's folder")
-    names = [design.name for design in designs]
-    twice = {one for one in names if names.count(one) > 1}
-    if twice:
-        raise UserError(f"{folder} holds {min(twice)} twice: give the folder of one version")
     return [_read_design(name, folder, design) for design in designs]
 
 

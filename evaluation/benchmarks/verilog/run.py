@@ -146,6 +146,7 @@ def _line(
         key,
         judgement.output,
         sandbox.level(),
+        problem.benchmark,
     )
 
 
