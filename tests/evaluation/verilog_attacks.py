@@ -63,6 +63,9 @@ ATTACKS: dict[str, dict[str, Attack]] = {
         "scope_name": Attack(f'generate if (1) begin : \\{_LINE.replace(" ", "_")} \n wire x; '
                              "initial $printtimescale; end endgenerate"),
         "compiler_message": Attack(f'parameter P = "{_LINE}"; wire [P:0] w;'),
+        "monitor_of_the_mark": Attack('initial $monitor("n dsm_mark_ 439");'),
+        "pasted_from_parts": Attack(f'initial `P($dis, play)("{_LINE}");',
+                                    before="`define P(a, b) a``b\n"),
         "raw_bits": Attack("initial $fwrite(1, \"%u%z\", q, q);"),
     },
     "reads the reference": {
@@ -100,6 +103,11 @@ ATTACKS: dict[str, dict[str, Attack]] = {
         "unicode_dot": Attack("always @* q = tb\u2024q_ref;"),
         "split_by_a_comment": Attack("always @* q = tb/**/./**/q_ref;"),
         "split_by_a_line": Attack("always @* q = tb\\\n.q_ref;"),
+        "let": Attack("let r = tb.q_ref;\nalways @* q = r;"),
+        "member_of_an_own_type": Attack("typedef struct packed {logic [3:0] q_ref;} t; t tb;\n"
+                                        "always @* q = tb.q_ref;"),
+        "own_block_of_its_name": Attack("always @* begin : good1 reg [3:0] q; end\n"
+                                        "always @* q = good1.q;"),
         "default_of_an_argument": Attack("function [3:0] f(input [3:0] a = tb.q_ref); f = a; "
                                          "endfunction\nalways @* q = f();"),
     },
@@ -141,6 +149,15 @@ ATTACKS: dict[str, dict[str, Attack]] = {
         "interface": Attack("i x(); always @* q = x.q;",
                             after="interface i; logic [3:0] q; initial force tb.clk = 0; "
                                   "endinterface\n"),
+        "timescale_behind": Attack(after="`timescale 100s/100s\n"),
+        "macros_undone": Attack(before="`undefineall\n"),
+        "cell_left_open": Attack(before="`celldefine\n"),
+        "paths": Attack("specify (clk *> q) = (0, 0); $setuphold(posedge clk, reset, 0, 0); "
+                        "endspecify"),
+        "zero_time_race": Attack("always @(posedge clk) begin q = 1; #0 q = 0; q <= #0 ~q; end"),
+        "overflow": Attack("real r = 1e308; always @(posedge clk) begin r = r * r; q = $rtoi(r); "
+                           "end"),
+        "nothing_known": Attack("always @(clk, reset) q = 4'bx;"),
         "wrong_direction": Attack("assign reset = 1'b1; assign clk = ~clk;"),
     },
     "touches files": {
@@ -176,6 +193,11 @@ ATTACKS: dict[str, dict[str, Attack]] = {
         "condition": Attack(after="`ifdef NEVER\n"),
         "string": Attack('wire x = "'),
         "three_quotes": Attack('string s = """a "/*" b""";'),
+        "else": Attack(after="`else\n`endif\n"),
+        "attribute_left_open": Attack(after="(*\n"),
+        "line_of_a_preprocessor": Attack(before='# 1 "bench.sv"\n'),
+        "task_in_an_attribute": Attack("(* x = $finish *) wire u;"),
+        "end_by_a_macro": Attack("`E", before="`define E endmodule module tb; initial $finish;\n"),
         "carriage_return": Attack("// \r initial $finish;"),
         "control_character": Attack("wire x; // \x0b\ninitial $finish;"),
         "line_separator": Attack("// \u2028 initial $finish;\u2029 $stop;"),
@@ -228,6 +250,8 @@ ATTACKS: dict[str, dict[str, Attack]] = {
         "processes": Attack("integer i; initial for (i = 0; i >= 0; i = i + 1) fork forever #1; "
                             "join_none"),
         "wide_product": Attack("wire [65535:0] a = {65536{clk}}; wire [65535:0] b = a * a * a;"),
+        "forks_of_forks": Attack("task automatic t; fork t; t; join endtask\ninitial t;"),
+        "finest_timescale": Attack("reg t = 0; always #1 t = ~t;", before="`timescale 1fs/1fs\n"),
         "long_string": Attack('string s = "x"; initial repeat (40) s = {s, s};'),
         "queue": Attack("int l[$]; initial forever l.push_back(1);"),
     },
