@@ -111,7 +111,7 @@ def main(door: Door[ConfigT, Any], arguments: Sequence[str] | None = None) -> in
     _log_to_terminal()
     try:
         invocation = parser.parse(sys.argv[1:] if arguments is None else arguments)
-        refuse_program_folder(invocation.config)
+        refuse_unfit_workspace(invocation.config)
         if invocation.dry_run:
             print(f"{door.name}: {door.preview(invocation.config)}")
             return EXIT_DONE
@@ -169,10 +169,16 @@ def _needs_nodes(config: StageConfig) -> bool:
     return own not in (None, "local")
 
 
-def refuse_program_folder(config: StageConfig) -> None:
-    """The package `workspace/` of a checkout has the name that a workspace likes to have."""
-    folder = getattr(config, "workspace", None)
-    if folder is not None and (folder / "__init__.py").exists():
+def refuse_unfit_workspace(config: StageConfig) -> None:
+    """Raise `UsageError` for a file, for a path below one, and for the package `workspace/` of a
+    checkout: it has the name that a workspace likes to have."""
+    folder: Path | None = getattr(config, "workspace", None)
+    if folder is None:
+        return
+    for place in (folder, *folder.parents):
+        if place.exists() and not place.is_dir():
+            raise UsageError(f"--workspace: {place} is no folder: give another")
+    if (folder / "__init__.py").exists():
         raise UsageError(f"--workspace: {folder} holds the program itself: give another folder")
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from flows._api import apply_environment, configured_api_url, served_api_url
-from flows._cli import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, Door, refuse_program_folder
+from flows._cli import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, Door, refuse_unfit_workspace
 from workspace.config import read_yaml
 from workspace.errors import DsmError, UserError
 from workspace.flags import FlagParser, UsageError
@@ -102,7 +102,7 @@ def _set_up(flow: str, arguments: list[str]) -> int:
     prog = f"python -m flows.deploy {flow}"
     parser = FlagParser(prog, door.config, door.about, "", can_preview=False, recipes=door.recipes)
     config = parser.parse(rest).config
-    refuse_program_folder(config)
+    refuse_unfit_workspace(config)
     schedule = _schedule(options.cron, options.timezone)
     from prefect.client.orchestration import get_client
 

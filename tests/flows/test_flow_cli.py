@@ -190,6 +190,16 @@ def test_the_package_folder_is_no_workspace(capsys: pytest.CaptureFixture[str]) 
     assert "holds the program itself" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("below", ["", "sub/folder"])
+def test_a_file_is_no_workspace(
+    texts: Path, below: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = texts / "b.txt"
+    assert run(texts / "a.txt", "--workspace", file / below) == 2
+    assert f"--workspace: {file} is no folder" in capsys.readouterr().err
+    assert file.read_text() == "four five"
+
+
 def test_dry_run_changes_nothing(
     texts: Path, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
