@@ -23,10 +23,12 @@ from flows._scores import score_lines
 from flows._summary import Summary, stage_line, stage_places
 from knowledge_graph import build as graph
 from knowledge_graph.build import GraphConfig
+from training.base_model import check_base_model
 from training.data import build as datasets
 from training.data.build import DatasetConfig
 from training.train import TrainConfig
 from workspace.config import StageConfig, setting
+from workspace.paths import Workspace
 from workspace.stage import StageResult
 
 ConfigT = TypeVar("ConfigT", bound=StageConfig)
@@ -165,8 +167,14 @@ def settled(config: PipelineConfig) -> PipelineResult | None:
     return PipelineResult(*found)
 
 
+def check(config: PipelineConfig) -> None:
+    """Raise `UserError` now for what the fourth stage would refuse after hours of the others."""
+    check_base_model(config.base_model, Workspace(config.workspace))
+
+
 def preview(config: PipelineConfig) -> str:
     """Which stages are published, and which a run would do."""
+    check(config)
     names = list(PipelineResult._fields)
     for index, ask in enumerate(_stages(config)):
         if ask() is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from flows._cli import Door, main
-from flows._pipeline import PipelineConfig, PipelineResult, preview, settled, summarise
+from flows._pipeline import PipelineConfig, PipelineResult, check, preview, settled, summarise
 from flows._summary import markdown
 
 DOOR = Door("pipeline", PipelineConfig, __doc__, settled, preview, summarise)
@@ -44,6 +44,7 @@ def cancel_jobs_of(flow: object, flow_run: FlowRun, state: object) -> None:
 )
 def pipeline(config: PipelineConfig) -> PipelineResult | State[PipelineResult]:
     """Turn documents into an evaluated model; each stage is a flow run of its own."""
+    check(config)
     try:
         result = PipelineResult(
             finished(ingest(config.for_ingest())),

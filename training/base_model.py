@@ -20,6 +20,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from workspace import publish, registry
 from workspace.errors import DsmError, MissingToolError, UserError
@@ -65,21 +66,48 @@ class BaseModel:
     lineage: dict[str, str] = field(default_factory=dict)  # parent_run, parent_key
 
 
+class _Gguf(NamedTuple):
+    """A GGUF file, the name of what is made from it, and where it comes from."""
+
+    name: str
+    file: Path
+    origin: dict[str, str]
+
+
 def resolve_base_model(spec: str, workspace: Workspace) -> BaseModel:
     """The model that `spec` names, converted into the workspace when it is a GGUF file.
 
     Raises `UserError` naming what is missing, `MissingToolError` when the package is not installed.
     """
+    gguf = _find_gguf(spec)
+    if gguf is not None:
+        return BaseModel(_convert(gguf.name, gguf.file, gguf.origin, workspace))
+    return _find_model(spec, workspace)
+
+
+def check_base_model(spec: str, workspace: Workspace) -> None:
+    """Raise what `resolve_base_model` would for a model that is not there; converts nothing."""
+    if _find_gguf(spec) is None:
+        _find_model(spec, workspace)
+
+
+def _find_gguf(spec: str) -> _Gguf | None:
+    """The GGUF file that `spec` names, or None when it is to be a model in another form."""
     if spec in PACKAGED:
         packaged = PACKAGED[spec]
-        gguf = _find_packaged(spec, packaged)
         origin = {"source": packaged.source, "licence": packaged.licence}
-        return BaseModel(_convert(spec, gguf, origin, workspace))
+        return _Gguf(spec, _find_packaged(spec, packaged), origin)
     path = Path(spec).expanduser()
-    if path.suffix.lower() == ".gguf":
-        if not path.is_file():
-            raise UserError(f"base model {spec!r}: there is no such file")
-        return BaseModel(_convert(path.stem, path, {"source": path.name}, workspace))
+    if path.suffix.lower() != ".gguf":
+        return None
+    if not path.is_file():
+        raise UserError(f"base model {spec!r}: there is no such file")
+    return _Gguf(path.stem, path, {"source": path.name})
+
+
+def _find_model(spec: str, workspace: Workspace) -> BaseModel:
+    """A model folder, given by its path or as one of this workspace."""
+    path = Path(spec).expanduser()
     if path.is_dir():
         check_model_folder(path)
         return BaseModel(path.resolve())

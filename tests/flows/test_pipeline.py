@@ -61,6 +61,20 @@ def test_what_only_a_stage_checks_is_refused_before_any_stage_starts(
     assert "score.ks" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.parametrize("extra", [[], ["--dry-run"]])
+@pytest.mark.parametrize("model", ["nix", "dsm:7", "no/such.gguf"])
+def test_a_base_model_that_is_not_there_is_refused_before_any_stage_starts(
+    documents: Path, tmp_path: Path, model: str, extra: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    place = tmp_path / "W"
+    arguments = [str(documents), "--workspace", str(place), "--base-model", model, *extra]
+    assert main(pipeline.DOOR, arguments) == 1
+    assert f"base model {model!r}" in capsys.readouterr().err
+    assert read_manifest(place / "corpus") is None
+
+
 @pytest.fixture
 def documents(tmp_path: Path) -> Path:
     """A few of the example documents, one of them broken."""
