@@ -48,9 +48,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Togethe
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The two that wait come first, to be beside each other."""
-    first = (SLURM, PREFECT)
-    items.sort(key=lambda item: _group(item.nodeid) not in first)
+    """The two that wait come first, to be beside each other; then the files that train models.
+
+    Those take minutes each: one that began last would leave the other processes without work.
+    """
+    training = {_group(item.nodeid) for item in items if item.get_closest_marker("model")}
+
+    def place(item: pytest.Item) -> tuple[bool, bool]:
+        group = _group(item.nodeid)
+        return group not in (SLURM, PREFECT), group not in training
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

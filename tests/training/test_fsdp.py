@@ -41,6 +41,8 @@ from training.trainers.reporting import Services
 from training.trainers.samples import HELD_OUT_NAME, read_samples
 from training.trainers.settings import CptSettings
 
+pytestmark = pytest.mark.model
+
 CPT: dict[str, Any] = {"sequence_length": 96, "rows_per_step": 6, "learning_rate": 1e-3}
 SFT: dict[str, Any] = {"rows_per_step": 8, "tokens_per_forward": 160, "learning_rate": 1e-3}
 

@@ -37,6 +37,8 @@ from workspace.locking import stage_lock
 from workspace.paths import Workspace
 from workspace.stage import StageResult
 
+pytestmark = pytest.mark.model
+
 STEPS = 120
 RECIPE = "tiny_cpu@0123456789abcdef"
 ROWS = [question(number) for number in range(64)]
