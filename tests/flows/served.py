@@ -22,7 +22,13 @@ def user_environment(home: Path) -> dict[str, str]:
     """Of a user whose state is in `home`."""
     # A user's shell has none of the settings that the other tests' API put into this process.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    return {**kept, "PREFECT_HOME": str(home / "prefect"), "XDG_STATE_HOME": str(home / "state")}
+    return {
+        **kept,
+        "PREFECT_HOME": str(home / "prefect"),
+        "XDG_STATE_HOME": str(home / "state"),
+        # The worker looks for new runs each second, not each ten.
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+    }
 
 
 @contextmanager
