@@ -29,8 +29,8 @@ from prefect.utilities.callables import parameter_schema
 from prefect.workers.process import ProcessWorker
 
 from workspace.config import read_yaml
+from workspace.environment import CHECKOUT
 
-REPOSITORY: Final = Path(__file__).resolve().parent.parent
 _TAG: Final = "dsm"
 _PAGE: Final = 200  # deployments that the API lists at once
 
@@ -50,7 +50,7 @@ class Shipped:
     def flow(self) -> Flow[Any, Any]:
         """Its flow, as a worker loads it."""
         path, _, name = self.entrypoint.partition(":")
-        return load_flow_from_entrypoint(f"{REPOSITORY / path}:{name}")
+        return load_flow_from_entrypoint(f"{CHECKOUT / path}:{name}")
 
     def code(self) -> dict[str, Any]:
         """The fields that follow the code, whoever made the deployment."""
@@ -59,7 +59,7 @@ class Shipped:
             "version": self.flow.version,
             "parameter_openapi_schema": parameter_schema(self.flow).model_dump(exclude_unset=True),
             "pull_steps": [
-                {"prefect.deployments.steps.set_working_directory": {"directory": str(REPOSITORY)}}
+                {"prefect.deployments.steps.set_working_directory": {"directory": str(CHECKOUT)}}
             ],
         }
 
@@ -83,7 +83,7 @@ def shipped() -> list[Shipped]:
             given["parameters"],
             given["schedules"],
         )
-        for given in read_yaml(REPOSITORY / "prefect.yaml")["deployments"]
+        for given in read_yaml(CHECKOUT / "prefect.yaml")["deployments"]
     ]
 
 

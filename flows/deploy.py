@@ -18,18 +18,17 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from flows._api import apply_environment, configured_api_url, served_api_url
 from flows._cli import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, Door, refuse_unfit_workspace
 from workspace.config import read_yaml
+from workspace.environment import CHECKOUT
 from workspace.errors import DsmError, UserError
 from workspace.flags import FlagParser, UsageError
 
 if TYPE_CHECKING:
     from prefect.client.schemas.schedules import CronSchedule
-
-REPOSITORY: Final = Path(__file__).resolve().parent.parent
 
 
 class Parser(argparse.ArgumentParser):
@@ -52,7 +51,7 @@ class Parser(argparse.ArgumentParser):
             "--deployment", metavar="NAME", help="its name (default: as in prefect.yaml)"
         )
         self.add_argument("--cron", metavar="EXPR", help="its only schedule, switched on")
-        self.add_argument("--timezone", metavar="TZ", default="UTC", help="of --cron (default UTC)")
+        self.add_argument("--timezone", metavar="TZ", help="of --cron (default UTC)")
 
     def error(self, message: str) -> Any:
         raise UsageError(message.removeprefix("argument "))
@@ -74,8 +73,8 @@ def _register(arguments: list[str]) -> int:
     parser = Parser()
     parser.add_argument("-h", "--help", action="help", help="show this text and stop")
     options = parser.parse_args(arguments)
-    if options.deployment or options.cron:
-        raise UsageError("--deployment and --cron are for one flow: name it first")
+    if options.deployment or options.cron or options.timezone:
+        raise UsageError("--deployment, --cron and --timezone are for one flow: name it first")
     _choose_server()
     from prefect.client.orchestration import get_client
 
@@ -94,8 +93,8 @@ def _set_up(flow: str, arguments: list[str]) -> int:
     if flow not in flow_names():
         raise UsageError(f"{flow!r} is no flow: there are {', '.join(flow_names())}")
     options, rest = Parser().parse_known_args(arguments)
-    if Path.cwd() != REPOSITORY:
-        raise UsageError(f"run this in {REPOSITORY}: a worker reads relative paths from there")
+    if Path.cwd() != CHECKOUT:
+        raise UsageError(f"run this in {CHECKOUT}: a worker reads relative paths from there")
     if not {"-h", "--help"} & set(rest):
         _choose_server()
     door: Door[Any, Any] = importlib.import_module(f"flows.{flow}").DOOR
@@ -114,26 +113,28 @@ def _set_up(flow: str, arguments: list[str]) -> int:
         make_pool(client, options.pool)
         settings = config.model_dump(mode="json", exclude_unset=True)
         is_new = set_up(client, shipped, name, options.pool, settings, schedule)
-    when = f", runs at {options.cron} {options.timezone}" if options.cron else ""
+    when = f", runs at {schedule.cron} {schedule.timezone}" if schedule else ""
     print(f"{flow}/{name}: {'made' if is_new else 'set'}{when}")
     return EXIT_DONE
 
 
-def _schedule(cron: str | None, timezone: str) -> CronSchedule | None:
+def _schedule(cron: str | None, timezone: str | None) -> CronSchedule | None:
     from prefect.client.schemas.schedules import CronSchedule
     from pydantic import ValidationError
 
     if cron is None:
+        if timezone is not None:
+            raise UsageError("--timezone is that of --cron: give both")
         return None
     try:
-        return CronSchedule(cron=cron, timezone=timezone)
+        return CronSchedule(cron=cron, timezone=timezone or "UTC")
     except ValidationError as error:
         raise UsageError(f"--cron, --timezone: {error.errors()[0]['msg']}") from error
 
 
 def flow_names() -> list[str]:
     """Modules of `flows/` with a deployment in `prefect.yaml`."""
-    known = read_yaml(REPOSITORY / "prefect.yaml")["deployments"]
+    known = read_yaml(CHECKOUT / "prefect.yaml")["deployments"]
     return [Path(given["entrypoint"].partition(":")[0]).stem for given in known]
 
 

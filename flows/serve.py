@@ -35,10 +35,10 @@ from flows._cli import EXIT_DONE, EXIT_FAILED, EXIT_USAGE
 from flows._leash import start_module
 from workspace import publish
 from workspace.config import StageConfig, setting
+from workspace.environment import CHECKOUT
 from workspace.errors import DsmError, UserError
 from workspace.flags import FlagParser, UsageError
 
-REPOSITORY: Final = Path(__file__).resolve().parent.parent
 STOP_TIMEOUT_S: Final = 20.0
 PORTS: Final = range(4200, 4300)
 
@@ -82,7 +82,7 @@ class Served:
         """Register the deployments (`flows.deploy`); returns what it says, raises if it fails."""
         done = subprocess.run(
             [sys.executable, "-m", "flows.deploy", "--pool", pool],
-            cwd=REPOSITORY,
+            cwd=CHECKOUT,
             env=self.environment,
             capture_output=True,
             text=True,

@@ -30,11 +30,11 @@ from typing import Any, Final, Literal, Self
 from pydantic import field_validator, model_validator
 
 from workspace.config import StageConfig, setting
+from workspace.environment import CHECKOUT
 from workspace.errors import DsmError, MissingToolError, UserError
 
 log = logging.getLogger(__name__)
 
-REPOSITORY: Final = Path(__file__).resolve().parent.parent
 # A shard whose worker is lost is done by another; so many losses and it is given up.
 MAX_LOSSES: Final = 3
 _WALLTIME: Final = re.compile(r"(?:(\d+)-)?(\d{1,2}):(\d{2})(?::(\d{2}))?")
@@ -215,7 +215,7 @@ def _cluster_arguments(
     scheduler: dict[str, Any] = {"dashboard": False, "dashboard_address": None}
     if config.scheduler_host:
         scheduler["host"] = config.scheduler_host
-    paths = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
+    paths = os.pathsep.join([str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {
         "job_name": job_name,
         # One thread takes one shard; the job's cores are for the processes of that shard.

@@ -35,13 +35,13 @@ from training.progress import TrainProgress
 from training.run_events import described
 from training.run_story import tell
 from training.train import TrainConfig, train
+from workspace.environment import CHECKOUT
 from workspace.paths import Workspace
 from workspace.progress import Advance, clock
 from workspace.stage import StageResult
 
 log = logging.getLogger(__name__)
 
-_CHECKOUT = Path(__file__).resolve().parent.parent
 LOG_EVERY_S = 15.0
 TABLE_ROWS = 60
 _SAID_BY_STATE = {"submitted", "reattached", "running"}
@@ -90,7 +90,7 @@ def cancel_jobs(flow_run: FlowRun) -> None:
     run took over is that one's.
     """
     # A worker may have been started elsewhere: relative paths are from the checkout, as in flows.
-    workspace = Workspace(_CHECKOUT / flow_run.parameters["config"]["workspace"])
+    workspace = Workspace(CHECKOUT / flow_run.parameters["config"]["workspace"])
     cancelled = [run.name for run in supervised_by(workspace, str(flow_run.id))]
     for name in cancelled:
         request_cancel(workspace, name)

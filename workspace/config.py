@@ -33,9 +33,9 @@ def setting(
     """A pydantic field with its place in forms and help texts.
 
     `affects_output=False` keeps it out of the fingerprint (workers, paths, verbosity);
-    `positional=True` makes it a positional argument on the command line, `flag=False` keeps it off
-    the command line: the program notes it there. Bounds (`ge`, `le`,
-    `default_factory`, ...) pass through to `pydantic.Field`.
+    `positional=True` makes it a positional argument on the command line; `flag=False` keeps it off
+    the command line, for what the program itself fills in. Bounds (`ge`, `le`, `default_factory`,
+    ...) pass through to `pydantic.Field`.
     """
     extra: dict[str, JsonValue] = {
         "position": position,

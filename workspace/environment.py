@@ -8,7 +8,11 @@ top-level package imports `workspace` before it imports such a library.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Final
+
+# The folder of this code: workers and nodes start there, so relative paths are from there.
+CHECKOUT: Final = Path(__file__).resolve().parent.parent
 
 DEFAULTS: Final[dict[str, str]] = {
     # No network at run time: models and data come from local directories.

@@ -121,6 +121,7 @@ def set_in_the_page(client: SyncPrefectClient) -> None:
     [
         (("nix",), "'nix' is no flow"),
         (("--cron", "0 1 * * *"), "name it first"),
+        (("--timezone", "Europe/Berlin"), "name it first"),
         (("train",), "no Prefect server"),
     ],
 )
