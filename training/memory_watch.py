@@ -31,7 +31,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from training.trainers.settings import MemorySettings
+from training.trainers.shared_settings import MemorySettings
 from workspace.memory import trim_heap
 
 FOLDER_NAME: Final = "memory"  # in the attempt's folder

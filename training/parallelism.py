@@ -27,17 +27,19 @@ from training.planner.speed import estimate
 from training.trainers.ability import FSDP, TRL, Ability
 from training.trainers.settings import (
     SEQUENCES_PER_ROW,
-    AdapterSettings,
     Backend,
     CptSettings,
     DpoSettings,
-    ExternalSettings,
-    ParallelismSettings,
-    ParallelLayout,
     Precision,
     RlvrSettings,
     SftSettings,
     StageName,
+)
+from training.trainers.shared_settings import (
+    AdapterSettings,
+    ExternalSettings,
+    ParallelismSettings,
+    ParallelLayout,
 )
 from workspace.errors import UserError
 

@@ -21,7 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from training.data.splits import TRAIN
 from training.metrics import METRICS_NAME
-from training.trainers.settings import ParallelLayout, StageName
+from training.trainers.settings import StageName
+from training.trainers.shared_settings import ParallelLayout
 from training.trainers.spec import StageOutcome
 from workspace import publish
 from workspace.errors import CorruptWorkspaceError

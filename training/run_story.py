@@ -68,8 +68,7 @@ _WORDS: Final[dict[str, str]] = {
 }
 _BAD: Final = {
     "attempt_ended", "blamed", "hang", "straggler", "node_lost", "agents_missing", "node_unfit",
-    "cut_off", "memory_leak",
-    "memory_restart", "memory_short", "scheduler_silent",
+    "cut_off", "memory_leak", "memory_restart", "memory_short", "scheduler_silent",
 }  # fmt: skip
 
 

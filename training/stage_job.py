@@ -15,11 +15,7 @@ from training.external.prepare import check_external, prepare, program_of
 from training.planner.links import Links
 from training.run_record import RunFolder, StageFolder
 from training.train_config import TrainConfig
-from training.trainers.settings import (
-    STAGES,
-    Backend,
-    StageName,
-)
+from training.trainers.settings import STAGES, Backend, StageName
 from training.trainers.spec import TrainSpec
 from workspace import publish
 from workspace.errors import UserError

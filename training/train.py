@@ -42,9 +42,7 @@ from training.run_record import Placement, RunFolder, RunRecord
 from training.stage_job import JobMaker, check_stage, needs_validation, view_of
 from training.supervise import Recovery, Watch, run_stage
 from training.train_config import RECIPES, TrainConfig
-from training.trainers.settings import (
-    StageName,
-)
+from training.trainers.settings import StageName
 from training.trainers.spec import StageOutcome
 from workspace import publish, registry
 from workspace.errors import UserError

@@ -1,7 +1,8 @@
 """What to train, how, and where: the settings of a run.
 
 The same model is the form in the web page, the flags of `python -m flows.train` and the YAML of
-recipes (`RECIPES`). The settings of each stage are in `training.trainers.settings`.
+recipes (`RECIPES`). The settings of each stage are in `training.trainers.settings`, those that
+stages share in `training.trainers.shared_settings`.
 """
 
 from __future__ import annotations
@@ -20,20 +21,22 @@ from training.parallelism import Demand, demand_of, resolve_layout
 from training.planner.links import Links
 from training.trainers.settings import (
     STAGES,
-    AdapterSettings,
     ChosenPrecision,
     CptSettings,
     DpoSettings,
+    Precision,
+    RlvrSettings,
+    SftSettings,
+    StageName,
+)
+from training.trainers.shared_settings import (
+    AdapterSettings,
     EvaluationSettings,
     ExternalSettings,
     MemorySettings,
     ParallelismSettings,
     ParallelLayout,
-    Precision,
     Reporter,
-    RlvrSettings,
-    SftSettings,
-    StageName,
 )
 from workspace.config import StageConfig, setting
 from workspace.processor import multiplies_bf16

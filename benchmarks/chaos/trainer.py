@@ -35,7 +35,7 @@ from training.cluster.heartbeat import Section
 from training.cluster.job import EXIT_DONE, EXIT_RESUME, STOP_FILE
 from training.memory_watch import MemoryWatch
 from training.metrics import METRICS_NAME, StepMetrics
-from training.trainers.settings import MemorySettings
+from training.trainers.shared_settings import MemorySettings
 from workspace import publish
 
 _CONNECT_S = 60.0

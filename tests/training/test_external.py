@@ -30,15 +30,17 @@ from training.progress import TrainProgress
 from training.train import TrainConfig, plan, preview, train
 from training.trainers.ability import DEGREES
 from training.trainers.settings import (
-    AdapterSettings,
     CptSettings,
     DpoSettings,
-    EvaluationSettings,
-    ExternalSettings,
-    ParallelLayout,
     RlvrSettings,
     SftSettings,
     StageName,
+)
+from training.trainers.shared_settings import (
+    AdapterSettings,
+    EvaluationSettings,
+    ExternalSettings,
+    ParallelLayout,
 )
 from training.trainers.spec import TrainSpec
 from workspace.errors import MissingToolError, UserError

@@ -17,7 +17,8 @@ from training.rollouts import ROLLOUTS_NAME, Rollout, is_kept, read_rollouts
 from training.trainers.held_out_answers import HeldOutAnswers, Question
 from training.trainers.model_io import load_tokenizer
 from training.trainers.rows import prompt_tokens, read_view
-from training.trainers.settings import EvaluationSettings, StageName
+from training.trainers.settings import StageName
+from training.trainers.shared_settings import EvaluationSettings
 
 EVALUATION = EvaluationSettings(
     every_steps=3, held_out_share=0.25, max_rows=8, answers=2, answer_tokens=12

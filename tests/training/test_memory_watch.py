@@ -28,7 +28,8 @@ from training.memory_watch import (
 from training.metrics import read_metrics
 from training.run_events import EVENTS_NAME, read_events
 from training.train import plan, train
-from training.trainers.settings import MemorySettings, SftSettings
+from training.trainers.settings import SftSettings
+from training.trainers.shared_settings import MemorySettings
 
 MIB = 1 << 20
 

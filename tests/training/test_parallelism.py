@@ -13,7 +13,8 @@ from training.external.prepare import program_of
 from training.parallelism import plan_of
 from training.train import TrainConfig
 from training.trainers.ability import DEGREES, FSDP, TRL
-from training.trainers.settings import ExternalSettings, ParallelLayout, RlvrSettings, StageName
+from training.trainers.settings import RlvrSettings, StageName
+from training.trainers.shared_settings import ExternalSettings, ParallelLayout
 from workspace.errors import UserError
 
 NODE: dict[str, Any] = {"gpus_per_node": 8, "processes_per_node": 8, "launcher": "slurm"}
@@ -42,7 +43,7 @@ def test_the_planner_chooses_for_gpus_what_the_trainer_can_do() -> None:
     sharded = config(nodes=4, **NODE, sft={**LONG, "backend": "fsdp"})
     layout = sharded.layout("sft", "Llama-3.1-8B")
     assert (layout.dp_shard * layout.dp_replicate, layout.zero) == (32, 3)
-    assert layout.is_data_parallel and layout.dp_shard > 1
+    assert (layout.tp, layout.pp, layout.cp) == (1, 1, 1) and layout.dp_shard > 1
     adapters = config(**NODE, sft=LONG, adapter={"method": "lora"})
     assert adapters.layout("sft", "Llama-3.1-8B") == ParallelLayout(dp_replicate=8, zero=0)
 

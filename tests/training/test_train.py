@@ -29,7 +29,8 @@ from training.ledger import audit
 from training.metrics import read_metrics
 from training.progress import TrainProgress
 from training.train import TrainConfig, plan, preview, train
-from training.trainers.settings import DpoSettings, EvaluationSettings, RlvrSettings
+from training.trainers.settings import DpoSettings, RlvrSettings
+from training.trainers.shared_settings import EvaluationSettings
 from training.trainers.spec import TrainSpec
 from workspace import registry
 from workspace.errors import MissingInputError, UserError, WorkspaceBusyError

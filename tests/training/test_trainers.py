@@ -25,15 +25,8 @@ from training.trainers.callbacks import make_callbacks
 from training.trainers.model_io import load_model, load_tokenizer
 from training.trainers.planned_run import plan_run
 from training.trainers.rows import read_view
-from training.trainers.settings import (
-    AdapterSettings,
-    DpoSettings,
-    EvaluationSettings,
-    ParallelLayout,
-    RlvrSettings,
-    SftSettings,
-    StageName,
-)
+from training.trainers.settings import DpoSettings, RlvrSettings, SftSettings, StageName
+from training.trainers.shared_settings import AdapterSettings, EvaluationSettings, ParallelLayout
 from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.stopping import StopRequest
 from training.trainers.trl_ledger import Fed

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from training.train import TrainConfig
-from training.trainers.settings import ParallelLayout, RlvrSettings, SftSettings, StageName
+from training.trainers.settings import RlvrSettings, SftSettings, StageName
+from training.trainers.shared_settings import ParallelLayout
 from training.trainers.spec import TrainSpec
 from training.trainers.stopping import StopRequest
 from workspace.manifest import Manifest, describe_file, now, write_manifest

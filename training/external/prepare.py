@@ -17,7 +17,8 @@ from training.external.prime_rl import PrimeRl
 from training.external.program import LAUNCH_NAME, Launch, Program, Work
 from training.external.torchtitan import Torchtitan
 from training.external.verl import Verl
-from training.trainers.settings import ExternalSettings, StageName
+from training.trainers.settings import StageName
+from training.trainers.shared_settings import ExternalSettings
 from training.trainers.spec import TrainSpec
 from workspace import publish
 from workspace.errors import MissingToolError, UserError

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from training.trainers.settings import Checkpointing, ParallelLayout
+from training.trainers.shared_settings import Checkpointing, ParallelLayout
 
 Degree = Literal["dp_shard", "dp_replicate", "tp", "pp", "cp"]
 DEGREES: tuple[Degree, ...] = ("dp_shard", "dp_replicate", "tp", "pp", "cp")

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from training.rollouts import Rollout, append, is_kept
+from training.trainers.callbacks import wait_for_all_ranks
 from training.trainers.rows import IGNORED, TokenRow
 from training.trainers.samples import Samples
 from training.trainers.spec import TrainSpec
@@ -127,7 +128,7 @@ class HeldOutAnswers:
 def answering(asked: HeldOutAnswers) -> Any:
     """The callback of Hugging Face's trainers. It must come before the one that times evaluations.
 
-    The weights of these trainers are whole on every rank: rank 0 alone asks.
+    The weights of these trainers are whole on every rank: rank 0 alone asks, the others wait.
     """
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -140,8 +141,12 @@ def answering(asked: HeldOutAnswers) -> Any:
             model: Any = None,
             **_: Any,
         ) -> None:
-            if state.is_world_process_zero and asked.is_due(state.global_step):
+            if not asked.is_due(state.global_step):
+                return
+            if state.is_world_process_zero:
                 asked.ask(model, state.global_step)
+            # Here, where the limit of time is an evaluation's, and not in the next step.
+            wait_for_all_ranks()
 
     return AnswerHeldOutPrompts()
 

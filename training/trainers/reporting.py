@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from training.metrics import StepMetrics
-from training.trainers.settings import Reporter
+from training.trainers.shared_settings import Reporter
 from training.trainers.spec import TrainSpec
 from workspace.errors import MissingToolError
 

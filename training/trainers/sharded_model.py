@@ -15,7 +15,7 @@ from training.trainers.ability import FSDP
 from training.trainers.model_io import load_model
 from training.trainers.ranks import Ranks
 from training.trainers.schedule import Schedule
-from training.trainers.settings import Checkpointing, ParallelLayout
+from training.trainers.shared_settings import Checkpointing, ParallelLayout
 from training.trainers.spec import TrainSpec
 from workspace.errors import UserError
 

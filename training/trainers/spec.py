@@ -8,19 +8,21 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from training.trainers.settings import (
     SEQUENCES_PER_ROW,
-    AdapterSettings,
     Backend,
     CptSettings,
     DpoSettings,
+    Precision,
+    RlvrSettings,
+    SftSettings,
+    StageName,
+)
+from training.trainers.shared_settings import (
+    AdapterSettings,
     EvaluationSettings,
     ExternalSettings,
     MemorySettings,
     ParallelLayout,
-    Precision,
     Reporter,
-    RlvrSettings,
-    SftSettings,
-    StageName,
 )
 
 CPU_TOKENS_PER_FORWARD = 1024
