@@ -85,6 +85,7 @@ class JobMaker:
     def _job(self, attempt: int, exclude_nodes: tuple[str, ...], nodes: int) -> Job:
         config, stage = self._config, self._stage
         attempt_dir = stage.attempt(attempt).resolve()
+        workspace = Workspace(config.workspace.resolve())
         return Job(
             key=f"dsm-{self._folder.name}-{stage.stage}-{attempt}",
             command=(
@@ -105,7 +106,9 @@ class JobMaker:
             replace_stragglers=config.replace_stragglers,
             checkpoints=stage.checkpoints.resolve(),
             sections=config.sections,
-            metrics_targets=Workspace(config.workspace.resolve()).metrics_targets,
+            metrics_targets=workspace.metrics_targets,
+            health=config.health,
+            kept_links=workspace.kept_links,
         )
 
     def dry_run(self, target: Path, data: Path) -> Path:

@@ -34,7 +34,7 @@ from training.data.splits import TRAIN, VALIDATION
 from training.data.views import view_file
 from training.goodput.prices import write_prices
 from training.lineage import write_sources
-from training.planner.links import Links, read_links
+from training.planner.links import Links, kept_links, read_links
 from training.progress import TrainProgress
 from training.publish_run import STAGE, publish_run
 from training.run_page import PageWriter
@@ -294,15 +294,19 @@ def _placement(config: TrainConfig, planned: RunPlan, links: Links | None) -> Pl
 
 
 def measured_links(config: TrainConfig) -> Links | None:
-    """The workspace's measurement where the planner has a use for it; None without one.
+    """The workspace's measurement where the planner has a use for it, a person's before those of
+    earlier jobs; None without one.
 
-    Raises `UserError` when it is too old.
+    Raises `UserError` when a person's is too old.
     """
-    path = Workspace(config.workspace).links
-    if not config.is_planned or not path.exists():
+    workspace, now_is = Workspace(config.workspace), datetime.now(UTC)
+    if not config.is_planned:
         return None
-    links = read_links(path)
-    links.require_recent(datetime.now(UTC))
+    if not workspace.links.exists():
+        gpu = config.parallelism.gpu
+        return kept_links(workspace.kept_links, gpu, config.nodes, now_is)
+    links = read_links(workspace.links)
+    links.require_recent(now_is)
     return links
 
 

@@ -14,7 +14,8 @@ from typing import Any, Literal, Self
 from pydantic import field_validator, model_validator
 
 from training.cluster.hang import SectionLimits
-from training.cluster.render import SlurmOptions
+from training.cluster.health.config import HealthSettings
+from training.cluster.slurm_options import SlurmOptions
 from training.external.prepare import program_of
 from training.goodput.prices import PriceTable
 from training.parallelism import Demand, demand_of, resolve_layout
@@ -212,6 +213,13 @@ class TrainConfig(StageConfig):
         SectionLimits(),
         position=31,
         description="seconds without a word after which a rank counts as hanging",
+        affects_output=False,
+    )
+    health: HealthSettings = setting(
+        HealthSettings(),
+        position=37,
+        description="what the nodes of a Slurm job check of themselves and of the links between "
+        "them",
         affects_output=False,
     )
     recipe: str = setting(

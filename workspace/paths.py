@@ -46,8 +46,14 @@ class Workspace:
 
     @property
     def links(self) -> Path:
-        """The newest measurement of the links between nodes (training.cluster.health.bandwidth)."""
+        """Links between nodes as a person measured them (training.cluster.health.bandwidth)."""
         return self.root / "links.json"
+
+    @property
+    def kept_links(self) -> Path:
+        """The newest measurements that jobs made before they trained (training.cluster.link_check),
+        by the number of nodes."""
+        return self.root / "links"
 
     @property
     def metrics_targets(self) -> Path:

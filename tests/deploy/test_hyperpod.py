@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from training.cluster.health import HealthConfig
+from training.cluster.health.config import HealthConfig
 
 HYPERPOD = Path(__file__).resolve().parents[2] / "deploy" / "hyperpod"
 PARAMETERS: dict[str, Any] = json.loads((HYPERPOD / "provisioning_parameters.json").read_text())

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from training.cluster.coordinator import Coordinator, Plan
 from training.cluster.hang import SectionLimits
+from training.cluster.health.config import LinkLimits
 from training.cluster.marks import MARK, marked
 from training.run_events import EVENTS_NAME, RunEvent, read_events
 
@@ -34,16 +35,19 @@ class Job:
         replace_stragglers: bool = False,
         metrics_targets: Path | None = None,
         health: Mapping[str, str] | None = None,
+        health_every_s: float = 0.0,
+        links: LinkLimits | None = None,
+        environments: Mapping[str, str] | None = None,
         instead: Mapping[str, str] | None = None,
     ) -> None:
-        """`health`: what a node's agent is to check first. `instead` of an agent a node may run a
-        line of shell."""
+        """`health`: what a node's agent is to check. `environments`: variables of a node's own, as
+        before a command in a shell. `instead` of an agent a node may run a line of shell."""
         self.folder = folder
         self._metrics = ["--metrics-targets", str(metrics_targets)] if metrics_targets else []
         self.names = tuple(f"n{number}" for number in range(nodes + spares))
         plan = Plan(
             folder, command, self.names, nodes, processes, restarts, checkpoints,
-            sections or SectionLimits(), replace_stragglers,
+            sections or SectionLimits(), replace_stragglers, links=links,
         )  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         self.coordinator = Coordinator(
@@ -51,6 +55,8 @@ class Job:
         )
         self.exit_code: int | None = None
         self._health, self._instead = health or {}, instead or {}
+        self._health_every_s = health_every_s
+        self._environments = environments or {}
         self._processes = processes
         self._command = command
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -108,7 +114,9 @@ class Job:
             [
                 sys.executable, "-m", "training.cluster.node_agent",
                 "--attempt-dir", str(self.folder), "--processes", str(self._processes),
-                *self._metrics, "--health", self._health.get(node, ""), "--", *self._command,
+                *self._metrics, "--health", self._health.get(node, ""),
+                "--health-every", str(self._health_every_s), "--", *self._command,
             ]
         )  # fmt: skip
-        return f"SLURMD_NODENAME={node} {MARK}={shlex.quote(str(self.folder))} {agent}"
+        own = f"{self._environments.get(node, '')} {MARK}={shlex.quote(str(self.folder))}"
+        return f"SLURMD_NODENAME={node} {own} {agent}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -68,6 +70,22 @@ def test_a_spare_takes_the_place_of_a_lost_node(start: StartJob) -> None:
     assert [event.nodes for event in job.events("started")] == [("n0", "n1"), ("n0", "n2")]
     assert [event.nodes for event in job.events("node_lost")] == [("n1",)]
     assert_nothing_was_lost(settings)
+
+
+def test_a_node_that_is_lost_before_the_ranks_start_takes_no_other_with_it(tmp_path: Path) -> None:
+    """The others are asked to end ranks that they were never told to start."""
+    leaves = (
+        "import os; from training.cluster import agent_link as a\n"
+        "host, _, port = os.environ[a.ADDRESS_VARIABLE].rpartition(':')\n"
+        "link = a.connect(host, int(port), os.environ[a.KEY_VARIABLE])\n"
+        "link.send({'event': 'hello', 'node': 'n0'}); link.receive(60)"
+    )
+    instead = {"n0": shlex.join([sys.executable, "-c", leaves])}
+    folder = tmp_path / "attempts" / "1"
+    job = Job(folder, "-c", "pass", nodes=2, spares=1, restarts=1, instead=instead).start()
+    assert job.wait() == 0
+    assert [event.nodes for event in job.events("node_lost")] == [("n0",)]
+    assert job.events("started")[-1].nodes == ("n2", "n1")
 
 
 def test_a_node_that_only_seemed_dead_is_fenced_off(start: StartJob) -> None:

@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from training.cluster.health import CheckResult, HealthConfig, Severity
 from training.cluster.health.checks import Situation, run_checks
+from training.cluster.health.config import HealthConfig
 from training.cluster.health.dcgm import judge_dcgm
 from training.cluster.health.gpus import (
     XIDS,
@@ -23,6 +23,7 @@ from training.cluster.health.gpus import (
     read_gpus,
 )
 from training.cluster.health.processes import Scope
+from training.cluster.health.results import CheckResult, Severity
 
 OK, WARN, DRAIN, ISOLATE = Severity.OK, Severity.WARN, Severity.DRAIN, Severity.ISOLATE
 

@@ -13,6 +13,7 @@ import pytest
 from processes import ends_soon
 from ranks_on_this_machine import Job
 
+from training.cluster.agent_checks import unfitness
 from training.cluster.agent_link import (
     ADDRESS_VARIABLE,
     KEY_VARIABLE,
@@ -20,7 +21,8 @@ from training.cluster.agent_link import (
     Listener,
     connect,
 )
-from training.cluster.node_agent import EXIT_UNFIT, free_port, main, unfitness
+from training.cluster.health.config import NodeLimits
+from training.cluster.node_agent import EXIT_UNFIT, free_port, main
 
 SHOW = "import json, os; print(json.dumps(dict(os.environ)), flush=True)"
 
@@ -215,4 +217,5 @@ def test_an_unfit_node_says_so_and_leaves(
     listener.close()
     assert told is not None and (told["event"], told["node"]) == ("unfit", "node7")
     assert told["why"].startswith("shared /nonexistent: drain")
-    assert unfitness(f'{{"shared": ["{tmp_path}"], "gpus": 0}}') == ""
+    assert unfitness(NodeLimits(shared=(tmp_path,), gpus=0)) == ""
+    assert unfitness(NodeLimits(shared=(Path("/nonexistent"),), skip=("shared",), gpus=0)) == ""

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import ends_soon, is_running
 
-from training.cluster.health import CheckResult, HealthConfig, Severity, check_node
 from training.cluster.health.__main__ import main
-from training.cluster.health.checks import Situation, run_checks
+from training.cluster.health.checks import Situation, check_node, run_checks
+from training.cluster.health.config import HealthConfig
 from training.cluster.health.machine import (
     Clock,
     Memory,
@@ -37,7 +37,14 @@ from training.cluster.health.processes import (
     ended_on_disk,
     judge_processes,
 )
-from training.cluster.health.results import REASON_PREFIX, Verdict, combine, drain_reason
+from training.cluster.health.results import (
+    REASON_PREFIX,
+    CheckResult,
+    Severity,
+    Verdict,
+    combine,
+    drain_reason,
+)
 from training.cluster.health.slurm_node import wanted_state
 from training.cluster.health.storage import (
     Disk,

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from training.cluster.container import PROJECT, ContainerOptions
+from training.cluster.health.config import HealthSettings, LinkLimits, NodeLimits
 from training.cluster.job import Job
-from training.cluster.render import SlurmOptions, check_version, render, render_successor
+from training.cluster.render import check_version, render, render_successor
+from training.cluster.slurm_options import SlurmOptions
 from workspace.errors import UserError
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -36,7 +38,14 @@ GPUS = {"nodes": 4, "processes_per_node": 8, "cpus_per_process": 12, "gpus_per_n
 SCRIPTS = {
     "plain": (job(), SlurmOptions(python="/opt/venv/bin/python")),
     "gpus": (
-        job(**GPUS, spares=1, restarts=100, exclude_nodes=("gpu7",), environment={"WHO": "a b"}),
+        job(
+            **GPUS, spares=1, restarts=100, exclude_nodes=("gpu7",), environment={"WHO": "a b"},
+            health=HealthSettings(
+                every_s=0, limits=NodeLimits(skip=("clock",), dcgm_level=1),
+                links=LinkLimits(least_gbytes=20),
+            ),
+            kept_links=Path("/fsx/workspaces/a b/links"),
+        ),
         SlurmOptions(
             partition="gpu", account="llm", mem="0", exclusive=True, gres="gpu:h100:8",
             modules=("cuda/12.8", "openmpi"), setup=("ulimit -l unlimited",), switches=2,

@@ -15,13 +15,21 @@ import pytest
 from processes import ends_soon
 from slurm_on_one_host import Cluster
 
+from training.cluster.evidence import endings_of
+from training.cluster.health.config import HealthSettings, LinkLimits
 from training.cluster.health.results import REASON_PREFIX
 from training.cluster.job import TERMINAL, Job, JobState, JobStatus
+from training.cluster.link_check import LINKS_NAME
+from training.cluster.recovery import Cause
 from training.cluster.slurm import SlurmLauncher
 from training.cluster.slurm_client import SlurmClient
 from training.cluster.slurm_output import NodeInfo
 from training.planner.hardware import GpuGroup, machine_of
 from training.planner.links import read_links, with_links
+from training.run_events import EVENTS_NAME, read_events
+from training.run_record import StageFolder
+from training.supervise import Watch, run_stage
+from training.trainers.spec import StageOutcome
 from workspace.errors import UserError
 
 pytestmark = pytest.mark.slurm
@@ -205,3 +213,46 @@ def test_the_links_between_three_nodes(
     assert json.loads(saved.read_text()) == document
     with pytest.raises(UserError, match="without GPUs"):
         with_links(machine_of(GpuGroup(gpu="H100", nodes=3)), links)
+
+
+def test_a_node_with_dead_links_is_left_out_for_a_spare_and_named(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """On one of three nodes gloo is told an interface that is not there."""
+    prolog = tmp_path / "prolog"
+    prolog.write_text(
+        "#!/bin/bash\n"
+        '[[ $SLURMD_NODENAME == node2 ]] && echo "export GLOO_SOCKET_IFNAME=absent0"\nexit 0\n'
+    )
+    prolog.chmod(0o755)
+    folder = StageFolder(tmp_path / "run" / "sft", "sft")
+    outcome = StageOutcome(stage="sft", attempt=1, steps=1, rows=1, rejects={}, tokens=1, last={})
+    result = folder.root / "result.json"
+    source = (
+        f"import pathlib; pathlib.Path({str(result)!r}).write_text({outcome.model_dump_json()!r})"
+    )
+    # How fast the links of one busy machine are says nothing.
+    links = LinkLimits(mib=1, repeats=1, least_share=0)
+
+    def make_job(
+        attempt: int, exclude_nodes: tuple[str, ...], nodes: int, into: Path | None = None
+    ) -> Job:
+        folder.attempt(attempt).mkdir(parents=True, exist_ok=True)
+        return Job(
+            f"dsm-links-{os.getpid()}-{attempt}", ("-c", source), folder.attempt(attempt),
+            nodes=2, spares=1, time_limit_s=600, exclude_nodes=exclude_nodes,
+            environment={"SLURM_TASK_PROLOG": str(prolog)}, health=HealthSettings(links=links),
+        )  # fmt: skip
+
+    launcher = SlurmLauncher()
+    watch = Watch(lambda progress: None, lambda: False, 0.5)
+    assert run_stage(folder, launcher, make_job, watch).attempt == 1
+    events = {event.event: event for event in read_events(folder.root.parent / EVENTS_NAME)}
+    assert events["links"].detail.startswith("3 pairs, ") and "2 dead" in events["links"].detail
+    assert events["spare_used"].detail == "node3 in place of node2"
+    assert events["started"].nodes == ("node1", "node3")
+    job_events = read_events(folder.attempt(1) / EVENTS_NAME)
+    [ending] = [one for one in endings_of(job_events) if one.cause is Cause.LINK_DEAD]
+    assert ending.suspects == ("node2",)
+    measured = json.loads((folder.attempt(1) / LINKS_NAME).read_text())
+    assert [pair[:2] for pair in measured["pairs"]] == [["node1", "node3"]]

@@ -20,13 +20,13 @@ from training.cluster.coordinator import parse, plan_of, srun_command
 from training.cluster.job import Job
 from training.cluster.render import (
     REFUSED,
-    SlurmOptions,
     bash_quote,
     render,
     sbatch_quote,
     write_script,
     write_successor,
 )
+from training.cluster.slurm_options import SlurmOptions
 from workspace.errors import UserError
 
 NASTY = (

@@ -15,6 +15,7 @@ from tiny_training import question, tiny_config, weights_hash, write_dataset
 
 from benchmarks.training.tiny_model import write_tiny_model
 from training.checkpoints import newest_complete
+from training.cluster.health.config import HealthSettings, LinkLimits
 from training.cluster.job import JobState
 from training.cluster.reconcile import reconcile
 from training.failure_texts import TrainingStoppedError
@@ -90,6 +91,7 @@ def test_a_run_stops_with_a_checkpoint_of_all_nodes(cluster: Cluster, tmp_path: 
         launcher="slurm",
         nodes=2,
         time_limit_s=600,
+        health=HealthSettings(links=LinkLimits(enabled=False)),
     )
     stage = plan(config).folder.stage("sft")
     seen: list[TrainProgress] = []

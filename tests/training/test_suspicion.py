@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +16,17 @@ import pytest
 from ranks_on_this_machine import Job
 
 from training.cluster import fleet
+from training.cluster.health.results import Severity
 from training.cluster.job import FIRST_FAILURE_NAME
 from training.cluster.recovery import Cause
-from training.cluster.suspicion import Loss, of_absence, of_losses
+from training.cluster.suspicion import (
+    Finding,
+    Loss,
+    Suspicion,
+    of_absence,
+    of_findings,
+    of_losses,
+)
 
 CLOSED, SILENT, TAKEN = Loss.CLOSED, Loss.SILENT, Loss.TAKEN
 SLEEPS = ("-c", "import time; time.sleep(600)")
@@ -79,6 +89,77 @@ def test_who_is_suspected_of_not_coming(
     assert (found.cause, list(found.nodes)) == (cause, suspects)
     assert (step if cause is Cause.NOT_STARTED else "") in found.why
     assert "shared /x: drain" in found.why or not unfit
+
+
+NO_DISK = Finding(Severity.DRAIN, "disk /: drain")
+
+
+@pytest.mark.parametrize(
+    ("cause", "findings", "suspects"),
+    [
+        (Cause.RANK_FAILED, {"n1": NO_DISK}, ["n1"]),
+        (Cause.HUNG, {"n1": NO_DISK}, ["n1"]),
+        (Cause.RANK_FAILED, {"n1": Finding(Severity.WARN, "")}, ["n0"]),
+        (Cause.RANK_FAILED, {"n3": NO_DISK}, ["n0"]),  # a spare
+        (Cause.RANK_FAILED, {"n1": NO_DISK, "n2": NO_DISK}, ["n0"]),  # most: not their fault
+        (Cause.USER_FAULT, {"n1": NO_DISK}, ["n0"]),
+        (Cause.DONE, {"n1": NO_DISK}, ["n0"]),
+    ],
+)
+def test_what_checks_found_explains_a_failure(
+    cause: Cause, findings: dict[str, Finding], suspects: list[str]
+) -> None:
+    seen = Suspicion(cause, ("n0",), "ValueError: no")
+    found = of_findings(seen, findings, ("n0", "n1", "n2"))
+    assert list(found.nodes) == suspects
+    assert (found == seen) == (suspects == ["n0"])
+    if found != seen:
+        assert found.cause is Cause.UNFIT
+        assert found.why == "n1: disk /: drain; ValueError: no"
+
+
+def test_a_node_whose_results_cannot_be_trusted_is_replaced_while_it_trains(
+    job: Callable[..., Job], tmp_path: Path
+) -> None:
+    """Only a GPU or a memory module is as ill as that: the agent is one that says so."""
+    says = (
+        "import os; from training.cluster import agent_link as a\n"
+        "host, _, port = os.environ[a.ADDRESS_VARIABLE].rpartition(':')\n"
+        "link = a.connect(host, int(port), os.environ[a.KEY_VARIABLE])\n"
+        "link.send({'event': 'hello', 'node': 'n1'})\n"
+        "while True:\n"
+        "    order = link.receive(60)\n"
+        "    if order['order'] == 'leave': break\n"
+        "    told = {'event': 'health', 'severity': 'isolate', 'why': 'gpus: GPU 3 is lost'}\n"
+        "    if order['order'] == 'stop':\n"
+        "        told = {'event': 'stopped', 'generation': order['generation']}\n"
+        "    link.send({'node': 'n1', **told})\n"
+    )
+    instead = {"n1": shlex.join([sys.executable, "-c", says])}
+    source = "import os, time; time.sleep(600 * (os.environ['TORCHELASTIC_RESTART_COUNT'] == '0'))"
+    run = job("-c", source, nodes=2, spares=1, restarts=1, instead=instead)
+    assert run.wait() == 0
+    assert [event.nodes for event in run.events("node_unwell")] == [("n1",)]
+    assert [event.nodes for event in run.events("started")] == [("n0", "n1"), ("n0", "n2")]
+    assert "a node is not fit on n1: gpus: GPU 3 is lost" in run.events("ended")[0].detail
+
+
+def test_an_agent_tells_what_its_checks_find_while_it_trains(
+    job: Callable[..., Job], tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    limits = json.dumps({"shared": [str(shared)], "disks": [], "skip": ["processes"]})
+    leave = tmp_path / "leave"
+    source = f"import os, sys, time\nwhile not os.path.exists({str(leave)!r}): time.sleep(0.1)"
+    run = job("-c", source, health={"n0": limits}, health_every_s=0.1)
+    run.until(lambda: run.events("started"), "started")
+    shared.rmdir()
+    run.until(lambda: run.events("node_unwell"), "said that it is not well")
+    shared.mkdir()
+    run.until(lambda: run.events("node_well"), "said that it is well again")
+    leave.touch()
+    assert run.wait() == 0
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ ADDRESS_VARIABLE = "DSM_COORDINATOR"
 KEY_VARIABLE = "DSM_COORDINATOR_KEY"
 
 UNFIT = "unfit"  # what an agent says instead of "hello" when its node may not train, with `why`
+HEALTH = "health"  # ... while it trains, when what its checks find has changed
+LINK = "link"  # the order to exchange with another node, and the answer
 
 Message = dict[str, Any]
 

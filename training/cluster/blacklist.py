@@ -5,11 +5,12 @@ follows from it is computed:
 
     avoided(offences, now) -> {"node7": 1767225600.0}      until when, in seconds of the epoch
 
-An offence keeps a node out for a day, silence and a check that the node itself failed for an hour:
-its agent may have been killed, the check is made again before it trains. Each earlier one doubles
-that, up to 30 days, and counts half as much for every week that has passed: a node that fails again
-and again (a lemon) stays out for longer, one bad day is forgotten. A run measures its own nodes by
-the same rule (`training.cluster.recovery`). After a repair a person ends it at once:
+An offence keeps a node out for a day; silence, a check that the node itself failed and dead links
+for an hour: its agent may have been killed, the checks are made again before it trains. Each
+earlier one doubles that, up to 30 days, and counts half as much for every week that has passed: a
+node that fails again and again (a lemon) stays out for longer, one bad day is forgotten. A run
+measures its own nodes by the same rule (`training.cluster.recovery`). After a repair a person ends
+it at once:
 
     python -m training.cluster.blacklist --workspace DIR [--forgive node7]
 
@@ -33,7 +34,7 @@ from workspace.paths import Workspace
 DAY_S = 86_400.0
 HOUR_S = 3600.0
 # Causes of `training.cluster.recovery` that are weak evidence against a node.
-SOFT = frozenset({"node_silent", "node_unfit"})
+SOFT = frozenset({"node_silent", "node_unfit", "link_dead"})
 
 
 class Offence(NamedTuple):

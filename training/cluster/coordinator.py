@@ -39,6 +39,8 @@ from training.cluster.evidence import ENDED, ending_facts, read_history
 from training.cluster.fleet import Fleet, HeldNodes, NodesInSlurm
 from training.cluster.generation import Generation, Outcome, Place
 from training.cluster.hang import SectionLimits
+from training.cluster.health.config import LinkLimits
+from training.cluster.health.results import Severity
 from training.cluster.job import (
     EXIT_DONE,
     EXIT_NEVER_AGAIN,
@@ -47,6 +49,7 @@ from training.cluster.job import (
     LEAVE_FILE,
     STOP_FILE,
 )
+from training.cluster.link_check import LinkCheck
 from training.cluster.metrics_targets import targets_of
 from training.cluster.recovery import (
     Cause,
@@ -60,7 +63,14 @@ from training.cluster.recovery import (
     describe,
 )
 from training.cluster.step_output import StepOutput
-from training.cluster.suspicion import of_absence
+from training.cluster.suspicion import (
+    Suspicion,
+    bad_links,
+    of_absence,
+    of_findings,
+    of_links,
+    without_pairs,
+)
 from training.run_events import EVENTS_NAME, EventLog
 from workspace import publish
 
@@ -77,6 +87,9 @@ class Plan(NamedTuple):
     checkpoints: Path | None
     sections: SectionLimits
     replace_stragglers: bool = False
+    gpu: bool = False  # whether the ranks train on GPUs
+    links: LinkLimits | None = None  # None: the links between the nodes are not measured
+    kept_links: Path | None = None  # the planner's folder of such measurements
 
 
 StartAgents = Callable[[dict[str, str]], subprocess.Popen[bytes]]
@@ -118,7 +131,8 @@ class Coordinator:
             )
             if len(came) < wanted:
                 return self._too_few(_how_it_ended(step, output))
-            return self._generations(came[:wanted])
+            active = self._with_good_links(came)
+            return self._generations(active) if active else 1
         finally:
             self._fleet.send(list(self._fleet.agents), order="leave")
             self._listener.close()
@@ -126,18 +140,59 @@ class Coordinator:
             _end_step(step, patience_s=0.3 if self._fleet.lost else 3.0)
 
     def _generations(self, active: list[str]) -> int:
-        number = self._earlier_generations()
         while True:
-            number += 1
-            outcome, ending = self._run_generation(number, active)
-            self._history.append(ending)
-            decision = self._decide(ending, active)
-            self._log.say("decided", _in_words(decision), generation=number)
-            if isinstance(decision, UseSpare):
-                active = self._replace(number, active, decision.replaced)
-            elif not isinstance(decision, RestartInPlace):
+            outcome, ending = self._run_generation(self._new_generation(), active)
+            following = self._following(ending, active)
+            if not following:
                 self._write_failure(outcome)
                 return _exit_code(outcome)
+            active = following
+
+    def _following(self, ending: Ending, active: list[str]) -> list[str]:
+        """The nodes to go on with after `ending`; none: the job is over."""
+        self._history.append(ending)
+        decision = self._decide(ending, active)
+        self._log.say("decided", _in_words(decision), generation=ending.generation)
+        if isinstance(decision, UseSpare):
+            return self._replace(ending.generation, active, decision.replaced)
+        return active if isinstance(decision, RestartInPlace) else []
+
+    def _with_good_links(self, came: list[str]) -> list[str]:
+        """The nodes that train, of those that came, by what passes between them; none: the job is
+        over."""
+        plan, active = self.plan, came[: self.plan.nodes_wanted]
+        if plan.links is None or len(active) < 2:
+            return active
+        number = self._new_generation()
+        check = LinkCheck(self._fleet, plan.links, gpu=plan.gpu, first_port=self._port(number))
+        measured = check.run(came)
+        found = of_links(measured.links, plan.links)
+        measured.keep(plan.folder, plan.kept_links, found)
+        facts = {"links": [link._asdict() for link in measured.links]}
+        self._log.say("links", measured.in_words(), generation=number, facts=facts)
+        if measured.terminated:
+            self.terminated = True
+            self._write_failure(Outcome(Cause.NOT_STARTED, (), "told to end before the ranks ran"))
+            return []
+        if found is None:
+            return active
+        if not found.nodes:
+            bad = [link.nodes for link in bad_links(measured.links, plan.links)]
+            self._log.say("bad_link", found.why, generation=number)
+            apart = without_pairs(came, bad, plan.nodes_wanted)
+            if apart or found.cause is Cause.LINK_SLOW:
+                return apart or active
+        return self._without_suspects(number, found, active)
+
+    def _without_suspects(self, number: int, found: Suspicion, active: list[str]) -> list[str]:
+        """The nodes to train on after what was found of their links; none: the job is over."""
+        outcome = Outcome(*found)
+        ending = self._ending(number, outcome, active)
+        self._say_ended(ending)
+        following = self._following(ending, active)
+        if not following:
+            self._write_failure(outcome)
+        return following
 
     def _earlier_generations(self) -> int:
         """Those of this attempt before Slurm itself started the job again: they stay fenced off."""
@@ -146,16 +201,24 @@ class Coordinator:
         except FileNotFoundError:
             return 0
 
+    def _new_generation(self) -> int:
+        """Its number; from now on no older one can publish a checkpoint."""
+        number = self._earlier_generations() + 1
+        self._fleet.generation = number
+        publish.write_text(self.plan.folder / checkpoints.GENERATION_NAME, f"{number}\n")
+        return number
+
+    def _port(self, generation: int) -> int:
+        """To meet at, if it is free."""
+        return 20_000 + (self._job_id * 11 + generation * 1009) % 12_000
+
     def _run_generation(self, number: int, active: list[str]) -> tuple[Outcome, Ending]:
         plan, nodes = self.plan, tuple(active)
-        self._fleet.generation = number
-        publish.write_text(plan.folder / checkpoints.GENERATION_NAME, f"{number}\n")
         (plan.folder / FIRST_FAILURE_NAME).unlink(missing_ok=True)
         from_step = self._newest_step()
         started = f"generation {number} from step {from_step}"
         self._log.say("started", started, generation=number, nodes=nodes)
-        port = 20_000 + (self._job_id * 11 + number * 1009) % 12_000
-        place = Place(number, nodes, plan.processes, port)
+        place = Place(number, nodes, plan.processes, self._port(number))
         generation = Generation(
             self._fleet, place, plan.sections, self._log, partial(self._ask_to_leave, active)
         )
@@ -163,12 +226,21 @@ class Coordinator:
         if outcome.cause is Cause.SLOW:
             outcome = self._after_leaving(outcome)
         self.terminated |= generation.terminated
-        ending = Ending(
-            self._attempt, number, outcome.cause, nodes, outcome.suspects, outcome.error,
-            from_step, self._newest_step(), time.time(),
-        )  # fmt: skip
+        seen = Suspicion(outcome.cause, outcome.suspects, outcome.error)
+        cause, suspects, error = of_findings(seen, self._fleet.findings, nodes)
+        outcome = outcome._replace(cause=cause, suspects=suspects, error=error)
+        ending = self._ending(number, outcome, active, from_step)
         self._say_ended(ending)
         return outcome, ending
+
+    def _ending(
+        self, number: int, outcome: Outcome, nodes: Sequence[str], from_step: int | None = None
+    ) -> Ending:
+        newest = self._newest_step()
+        return Ending(
+            self._attempt, number, outcome.cause, tuple(nodes), outcome.suspects, outcome.error,
+            newest if from_step is None else from_step, newest, time.time(),
+        )  # fmt: skip
 
     def _say_ended(self, ending: Ending) -> None:
         self._log.say(
@@ -207,7 +279,9 @@ class Coordinator:
         return decide(self._history, means, limits)
 
     def _spares(self, active: Sequence[str]) -> list[str]:
-        return [n for n in self._fleet.present(self.plan.node_names) if n not in active]
+        there = [n for n in self._fleet.present(self.plan.node_names) if n not in active]
+        unwell = self._fleet.unwell(there, Severity.DRAIN)
+        return [node for node in there if node not in unwell]
 
     def _replace(self, number: int, active: list[str], replaced: Sequence[str]) -> list[str]:
         suspected = {node for ending in self._history for node in ending.suspects}
@@ -233,13 +307,9 @@ class Coordinator:
             return 1
         missing = tuple(name for name in plan.node_names if name in {*fleet.missing(), *fleet.lost})
         found = of_absence(missing, fleet.unfit, len(plan.node_names), step)
-        number, at = self._earlier_generations() + 1, self._newest_step()
-        ending = Ending(
-            self._attempt, number, found.cause, plan.node_names, found.nodes, found.why, at, at,
-            time.time(),
-        )  # fmt: skip
-        self._say_ended(ending)
-        self._write_failure(Outcome(found.cause, found.nodes, found.why))
+        outcome = Outcome(*found)
+        self._say_ended(self._ending(self._earlier_generations() + 1, outcome, plan.node_names))
+        self._write_failure(outcome)
         return 1
 
     def _write_failure(self, outcome: Outcome) -> None:
@@ -303,7 +373,8 @@ def agent_command(chosen: argparse.Namespace) -> list[str]:
     return [
         *(chosen.agent_word or [sys.executable]), "-m", "training.cluster.node_agent",
         "--attempt-dir", str(chosen.attempt_dir), "--processes", str(chosen.processes),
-        "--health", chosen.health, *_metrics_words(chosen), "--", *chosen.command,
+        "--health", chosen.health, "--health-every", str(chosen.health_every),
+        *_metrics_words(chosen), "--", *chosen.command,
     ]  # fmt: skip
 
 
@@ -357,7 +428,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--replace-stragglers", action="store_true", help="by spares")
     parser.add_argument("--checkpoints", type=Path)
     parser.add_argument("--sections", default="{}", help="SectionLimits as JSON")
-    parser.add_argument("--health", default="", help="HealthConfig of the agents' check as JSON")
+    parser.add_argument("--health", default="", help="NodeLimits of the agents' checks as JSON")
+    parser.add_argument("--health-every", type=float, default=0.0, help="seconds; 0: only at first")
+    parser.add_argument("--gpu", action="store_true", help="the ranks train on GPUs")
+    parser.add_argument("--links", default="", help="LinkLimits as JSON; empty: not measured")
+    parser.add_argument("--kept-links", type=Path, help="the planner's folder of measured links")
     parser.add_argument("--metrics-targets", type=Path, help="of the agents, for Prometheus")
     parser.add_argument("--metrics-port", type=int, default=0, help="of the agents; 0: derived")
     parser.add_argument("--srun-option", action="append", default=[], help="for the agents' step")
@@ -382,6 +457,9 @@ def plan_of(chosen: argparse.Namespace) -> Plan:
         chosen.checkpoints,
         SectionLimits.model_validate_json(chosen.sections),
         chosen.replace_stragglers,
+        chosen.gpu,
+        LinkLimits.model_validate_json(chosen.links) if chosen.links else None,
+        chosen.kept_links,
     )
 
 

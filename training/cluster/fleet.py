@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from training.cluster.agent_link import UNFIT, Link, LinkError, Listener, Message
+from training.cluster.agent_link import HEALTH, UNFIT, Link, LinkError, Listener, Message
+from training.cluster.health.results import Severity
 from training.cluster.slurm_client import SlurmClient
 from training.cluster.slurm_queue import QUEUE_VARIABLE, SharedQueue
 from training.cluster.standstill import STOOD_STILL, Standstill
-from training.cluster.suspicion import Loss, Suspicion, of_losses, together
+from training.cluster.suspicion import Finding, Loss, Suspicion, of_losses, together
 from training.run_events import EventLog
 from workspace.errors import TransientError, UserError
 
@@ -66,6 +67,7 @@ class Fleet:
         self.agents: dict[str, AgentHandle] = {}
         self.lost: dict[str, Lost] = {}
         self.unfit: dict[str, str] = {}  # nodes that say so themselves, and why
+        self.findings: dict[str, Finding] = {}  # what nodes' checks say while they train
         self.generation = 0  # for the events
         self.patience_s = SILENT_S
         self._listener = listener
@@ -111,6 +113,8 @@ class Fleet:
             try:
                 while (message := agent.link.receive()) is not None:
                     agent.heard = time.monotonic()
+                    if message["event"] == HEALTH:
+                        self._take_finding(agent.node, message)
                     yield agent, message
             except LinkError:
                 self.lose(agent, Loss.CLOSED)
@@ -121,6 +125,23 @@ class Fleet:
                 self.lose(agent, Loss.TAKEN, f"Slurm took {agent.node} out of the job")
         for agent in self._silent(time.monotonic()):
             self.lose(agent, Loss.SILENT)
+
+    def _take_finding(self, node: str, message: Message) -> None:
+        finding = Finding(Severity[message["severity"].upper()], message["why"])
+        self.findings[node] = finding
+        event = "node_unwell" if finding.severity >= Severity.DRAIN else "node_well"
+        said = finding.why or "what spoke against it is gone"
+        self._log.say(event, said, generation=self.generation, nodes=(node,))
+
+    def unwell(self, nodes: Sequence[str], severity: Severity) -> tuple[str, ...]:
+        """Those of `nodes` whose checks find something as bad as `severity`; none where most do,
+        which is not the nodes' fault."""
+        found = tuple(
+            node
+            for node in nodes
+            if node in self.findings and self.findings[node].severity >= severity
+        )
+        return () if together(len(found), len(self.agents)) else found
 
     def _silent(self, now: float) -> list[AgentHandle]:
         """Those that have said nothing for too long."""

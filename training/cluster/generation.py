@@ -14,6 +14,7 @@ from training.cluster.agent_link import Message
 from training.cluster.evidence import RankExit, cause_of_exit, root_exit
 from training.cluster.fleet import SILENT_S, AgentHandle, Fleet
 from training.cluster.hang import RankView, SectionLimits, culprits, describe_hang, overdue
+from training.cluster.health.results import Severity
 from training.cluster.heartbeat import Section
 from training.cluster.job import EXIT_DONE, EXIT_RESUME
 from training.cluster.recovery import Cause
@@ -112,9 +113,9 @@ class Generation:
         failed_at: float | None = None
         while True:
             self._listen()
-            gone = self._gone()
-            if gone:
-                return gone
+            over = self._gone() or self._untrusted()
+            if over:
+                return over
             if self._exits:
                 failed_at = failed_at or time.monotonic()
                 root = root_exit(self._exits)
@@ -143,10 +144,17 @@ class Generation:
         found = self._fleet.suspicion(gone)
         return Outcome(found.cause, found.nodes, found.why)
 
+    def _untrusted(self) -> Outcome | None:
+        """A node of which its checks say that what runs on it cannot be trusted."""
+        nodes = self._fleet.unwell(self._place.nodes, Severity.ISOLATE)
+        why = "; ".join(self._fleet.findings[node].why for node in nodes)
+        return Outcome(Cause.UNFIT, nodes, why) if nodes else None
+
     def _end(self, grace_s: float) -> None:
         """End what is left of the ranks, so that none runs beside the next generation's."""
         fleet, nodes = self._fleet, self._place.nodes
-        fleet.send(nodes, order="stop", grace_s=grace_s)
+        # Its number, which an agent does not know that was not told to start yet.
+        fleet.send(nodes, order="stop", grace_s=grace_s, generation=self._place.number)
         deadline = time.monotonic() + grace_s + STOPPED_S
         while waiting := [node for node in fleet.present(nodes) if node not in self._stopped]:
             self._listen()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from training.cluster.hang import SectionLimits
+from training.cluster.health.config import HealthSettings, LinkLimits
 
 # Contract between trainers and supervisor.
 EXIT_DONE = 0
@@ -55,6 +56,11 @@ class Job:
     replace_stragglers: bool = False  # by a spare, when a rank stays slow
     checkpoints: Path | None = None  # where progress shows; None: it cannot be told
     metrics_targets: Path | None = None  # where the agents' addresses are told to Prometheus
+    kept_links: Path | None = None  # where measured links are kept for the planner
+    # What its nodes check; nothing of their links unless it is asked for.
+    health: HealthSettings = field(
+        default_factory=lambda: HealthSettings(links=LinkLimits(enabled=False))
+    )
     # After which a silent rank counts as hanging.
     sections: SectionLimits = field(default_factory=SectionLimits)
 

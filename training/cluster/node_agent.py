@@ -5,9 +5,8 @@ The coordinator's `srun` starts one agent on each node of the allocation:
     python -m training.cluster.node_agent --attempt-dir DIR --processes 8 -- COMMAND
 
 In: the coordinator's address and key in the environment, then its orders. Out: twice a second what
-each rank is doing, and how ranks ended. Each rank gets torchrun's variables (RANK, LOCAL_RANK,
-WORLD_SIZE, MASTER_ADDR, ...), so that `init_process_group("env://")` works, and writes to
-`DIR/logs/rank-NNNN.log`. With `--metrics-targets` Prometheus may ask too (`agent_metrics`).
+each rank is doing, how ranks ended (`rank_process`), and what the node's checks find
+(`agent_checks`). With `--metrics-targets` Prometheus may ask too (`agent_metrics`).
 
 Nothing outlives its agent: the kernel kills the ranks when it dies, it kills them when it loses
 the coordinator, and before it starts ranks it ends what earlier generations and attempts of the
@@ -27,26 +26,25 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import json
 import os
-import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from training.checkpoints import GENERATION_VARIABLE
+from training.cluster.agent_checks import Exchange, NodeWatch, unfitness
 from training.cluster.agent_link import (
     ADDRESS_VARIABLE,
+    HEALTH,
     KEY_VARIABLE,
+    LINK,
     UNFIT,
     Link,
     LinkError,
@@ -56,12 +54,11 @@ from training.cluster.agent_link import (
 from training.cluster.agent_metrics import (
     AgentFigures,
     MetricsServer,
-    RankFigures,
-    resident_bytes,
     wished_port,
 )
-from training.cluster.heartbeat import BEAT_VARIABLE, STACK_VARIABLE, BeatReader
+from training.cluster.health.config import NodeLimits
 from training.cluster.marks import MARK, Environment, end, marked
+from training.cluster.rank_process import Place, Rank, last_words, start_rank
 from training.cluster.stacks import read_stack
 from training.cluster.standstill import Standstill
 
@@ -70,90 +67,6 @@ BEAT_S = 0.5
 _TICK_S = 0.1
 _CONNECT_S = 60.0
 NODE_VARIABLE = "SLURMD_NODENAME"
-
-# The last line of a traceback, which torch may mark with the rank.
-_EXCEPTION = re.compile(r"(\[rank\d+\]: )?[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_PR_SET_PDEATHSIG = 1
-
-
-@dataclass(frozen=True)
-class Place:
-    """This node's place among those that train, in one generation of ranks."""
-
-    generation: int
-    node_rank: int
-    nodes: int
-    processes: int
-    master_addr: str
-    master_port: int
-
-    def environment(self, local_rank: int) -> dict[str, str]:
-        """What torchrun would set for this rank."""
-        return {
-            "RANK": str(self.node_rank * self.processes + local_rank),
-            "LOCAL_RANK": str(local_rank),
-            "GROUP_RANK": str(self.node_rank),
-            "WORLD_SIZE": str(self.nodes * self.processes),
-            "LOCAL_WORLD_SIZE": str(self.processes),
-            "GROUP_WORLD_SIZE": str(self.nodes),
-            "MASTER_ADDR": self.master_addr,
-            "MASTER_PORT": str(self.master_port),
-            "TORCHELASTIC_RESTART_COUNT": str(self.generation - 1),
-            GENERATION_VARIABLE: str(self.generation),
-        }
-
-
-@dataclass
-class Rank:
-    """A rank's process, its log and its heartbeat."""
-
-    rank: int
-    process: subprocess.Popen[bytes]
-    log: Path
-    log_start: int  # where this generation's part begins
-    beat: BeatReader
-    stacks: Path
-    reported: bool = False
-    told_step: int = 0
-
-    @property
-    def exit_code(self) -> int | None:
-        """None while it runs; 128 + signal when killed, as a shell says it."""
-        code = self.process.poll()
-        return code if code is None or code >= 0 else 128 - code
-
-    def view(self, awake_since: float) -> Message:
-        """What it is doing, for the coordinator; without a beat only that it lives.
-
-        Nothing is held against it from before `awake_since` (monotonic).
-        """
-        said = self.beat.read()
-        if said is None:
-            return {"rank": self.rank, "state": process_state(self.process.pid)}
-        steps = [one for one in said.steps if one[0] > self.told_step]
-        self.told_step = max([self.told_step, *(number for number, _ in steps)])
-        return {
-            "rank": self.rank,
-            "state": process_state(self.process.pid),
-            "section": int(said.section),
-            "age_s": time.monotonic() - max(said.since, awake_since),
-            "step": said.step,
-            "changes": said.changes,
-            "steps": steps,
-        }
-
-    def figures(self, awake_since: float) -> RankFigures:
-        """What it is doing, for Prometheus; takes nothing away from the coordinator."""
-        said, pid = self.beat.read(), self.process.pid
-        return RankFigures(
-            self.rank,
-            process_state(pid) if self.exit_code is None else "X",
-            said.section if said else None,
-            time.monotonic() - max(said.since, awake_since) if said else 0.0,
-            said.step if said else 0,
-            resident_bytes(pid) if self.exit_code is None else None,
-        )
 
 
 class Agent:
@@ -166,8 +79,11 @@ class Agent:
         processes: int,
         folder: Path,
         metrics: MetricsServer | None = None,
+        watch: NodeWatch | None = None,
     ) -> None:
         self.metrics = metrics
+        self.watch = watch
+        self._exchange = Exchange()
         self.link = link
         self.command = command
         self.processes = processes
@@ -177,6 +93,7 @@ class Agent:
         self._told_terminated = False
         self._ranks: list[Rank] = []
         self._generation = 0
+        self._stopped_generation = 0
         self._kill_at: float | None = None
         self._standstill = Standstill()
         self._awake_since = 0.0
@@ -195,6 +112,7 @@ class Agent:
                     return 0
                 self._standstill.skip()
                 self._look_at_ranks()
+                self._look_at_checks()
                 if time.monotonic() >= beat_at:
                     beat_at = time.monotonic() + BEAT_S
                     self._beat()
@@ -206,6 +124,7 @@ class Agent:
         finally:
             if self.metrics is not None:
                 self.metrics.close()
+            self._end_checks()
             self._end_ranks()
             shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -220,9 +139,11 @@ class Agent:
             )  # fmt: skip
             self._start(place)
         elif order == "stop":
-            self._stop(message["grace_s"])
+            self._stop(message["grace_s"], message["generation"])
         elif order == "stacks":
             self._tell("stacks", generation=self._generation, stacks=self._stacks())
+        elif order == LINK:
+            self._meet(message)
         return bool(order != "leave")
 
     def _start(self, place: Place) -> None:
@@ -230,39 +151,17 @@ class Agent:
         ended = end_orphans(self.folder, self.node, place.generation)
         if ended:
             print(f"{self.node}: ended {len(ended)} processes of earlier ranks", flush=True)
-        self._ranks = [self._start_rank(place, local) for local in range(self.processes)]
+        self._ranks = [
+            start_rank(self.command, place, local, self.folder, self._scratch)
+            for local in range(self.processes)
+        ]
         self._tell("started", generation=place.generation, orphans=len(ended))
-
-    def _start_rank(self, place: Place, local_rank: int) -> Rank:
-        environment = place.environment(local_rank)
-        rank = int(environment["RANK"])
-        log = self.folder / "logs" / f"rank-{rank:04d}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        stacks = log.with_name(f"stacks-{rank:04d}.log")
-        beat = BeatReader(self._scratch / f"beat-{place.generation}-{rank}")
-        with log.open("ab") as stream:
-            log_start = stream.tell()
-            process = subprocess.Popen(
-                [sys.executable, *self.command],
-                env={
-                    **rank_environment(),
-                    **environment,
-                    BEAT_VARIABLE: str(beat.path),
-                    STACK_VARIABLE: str(stacks),
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                # Safe: this process has one thread.
-                preexec_fn=_die_with_parent,
-            )
-        return Rank(rank, process, log, log_start, beat, stacks)
 
     def _look_at_ranks(self) -> None:
         if self._kill_at is not None and (time.monotonic() >= self._kill_at or self._all_ended()):
             self._end_ranks()
             self._kill_at = None
-            self._tell("stopped", generation=self._generation)
+            self._tell("stopped", generation=self._stopped_generation)
             return
         for rank in self._ranks:
             code = rank.exit_code
@@ -277,6 +176,25 @@ class Agent:
                 ended=time.time(),
             )  # fmt: skip
 
+    def _meet(self, order: Message) -> None:
+        if order["task"] is None:  # there are no more
+            self._exchange.end()
+        else:
+            self._exchange.begin(order["round"], order["task"])
+
+    def _look_at_checks(self) -> None:
+        answer = self._exchange.news()
+        if answer is not None:
+            self._tell(LINK, **answer)
+        news = self.watch.news() if self.watch is not None else None
+        if news is not None:
+            self._tell(HEALTH, **news)
+
+    def _end_checks(self) -> None:
+        self._exchange.end()
+        if self.watch is not None:
+            self.watch.end()
+
     def _beat(self) -> None:
         if self.terminated.is_set() and not self._told_terminated:
             self._told_terminated = True
@@ -288,7 +206,8 @@ class Agent:
         ranks = tuple(rank.figures(self._awake_since) for rank in self._ranks)
         return AgentFigures(self._generation, ranks)
 
-    def _stop(self, grace_s: float) -> None:
+    def _stop(self, grace_s: float, generation: int) -> None:
+        self._stopped_generation = generation
         if grace_s > 0:
             for rank in self._ranks:
                 if rank.exit_code is None:
@@ -344,14 +263,6 @@ def end_orphans(folder: Path, node: str, generation: int) -> list[int]:
     return end(find)
 
 
-def rank_environment() -> dict[str, str]:
-    """This process's environment without what is the agent's alone."""
-    return {name: value for name, value in os.environ.items() if name not in _OWN}
-
-
-_OWN = frozenset({ADDRESS_VARIABLE, KEY_VARIABLE})
-
-
 def free_port(wish: int) -> int:
     """`wish` or the next port on which nothing listens here; below the kernel's ephemeral range,
     whose ports may be taken by an outgoing connection at any moment."""
@@ -361,32 +272,6 @@ def free_port(wish: int) -> int:
         with contextlib.suppress(OSError), socket.create_server(("", port)):
             return port
     raise OSError(f"no free port between {first} and {last}")
-
-
-def last_words(log: Path, exit_code: int, start: int = 0) -> str:
-    """The log's last exception from byte `start` on, else its last line, at most 300 characters.
-
-    A killed rank's last line is whatever it happened to print: only an exception counts there.
-    """
-    with log.open("rb") as stream:
-        stream.seek(max(start, log.stat().st_size - 16384))
-        lines = [line.strip() for line in stream.read().decode("utf-8", "replace").splitlines()]
-    exceptions = [line for line in lines if _EXCEPTION.match(line)]
-    spoken = exceptions or ([] if exit_code > 128 else list(filter(None, lines)))
-    return spoken[-1][:300] if spoken else ""
-
-
-def process_state(pid: int) -> str:
-    """The letter that /proc shows: R, S, D, T, Z, ...; X when there is no such process."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return "X"
-
-
-def _die_with_parent() -> None:
-    """In the child: the kernel kills it when the agent ends, however that comes about."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _memory_folder() -> str | None:
@@ -405,25 +290,6 @@ def _connect() -> Link:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.5)
-
-
-def unfitness(health: str) -> str:
-    """Why this node may not train, "" when it may; what speaks against it goes to the job's log.
-
-    Before there are threads: each check runs in a forked child. A spare takes an unfit node's
-    place, or the attempt ends and the next one is without it.
-    """
-    from training.cluster.health import HealthConfig, Severity
-    from training.cluster.health.checks import Situation, host_name, run_checks
-    from training.cluster.health.processes import Scope
-
-    # Leftovers are ended by the agent itself, and may still be dying of the last attempt.
-    situation = Situation(Scope(host_name()), lambda job_id, folder: False)
-    results = run_checks(HealthConfig.parse(json.loads(health), origin="--health"), situation)
-    unfit = [result for result in results if result.severity >= Severity.DRAIN]
-    for result in unfit:
-        print(f"{host_name()} is not fit: {result.describe()}", flush=True)
-    return "; ".join(result.describe() for result in unfit)
 
 
 def tell_unfit(why: str) -> None:
@@ -453,15 +319,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="node_agent", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--attempt-dir", type=Path, required=True)
     parser.add_argument("--processes", type=int, required=True)
-    parser.add_argument("--health", default="", help="HealthConfig as JSON; empty: no check")
+    parser.add_argument("--health", default="", help="NodeLimits as JSON; empty: no check")
+    parser.add_argument("--health-every", type=float, default=0.0, help="seconds; 0: only at first")
     parser.add_argument("--metrics-targets", type=Path, help="where Prometheus looks for addresses")
     parser.add_argument("--metrics-port", type=int, default=0, help="0: derived from the job")
     parser.add_argument("command", nargs="+")
     chosen = parser.parse_args(arguments)
-    why = unfitness(chosen.health) if chosen.health else ""
-    if why:
-        tell_unfit(why)
-        return EXIT_UNFIT
+    watch = None
+    if chosen.health:
+        limits = NodeLimits.parse(json.loads(chosen.health), origin="--health")
+        why = unfitness(limits)
+        if why:
+            tell_unfit(why)
+            return EXIT_UNFIT
+        watch = NodeWatch(limits, chosen.health_every)
     # Ignored across exec: a rank without a handler survives an operator's `scancel --signal=USR2`.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     link, metrics = _connect(), None
@@ -469,7 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metrics = serve_metrics(
             link, chosen.metrics_targets, chosen.metrics_port, chosen.attempt_dir
         )
-    agent = Agent(link, chosen.command, chosen.processes, chosen.attempt_dir, metrics)
+    agent = Agent(link, chosen.command, chosen.processes, chosen.attempt_dir, metrics, watch)
     signal.signal(signal.SIGTERM, lambda *_: agent.terminated.set())
     return agent.run()
 

@@ -18,8 +18,9 @@ The rules:
   scheduler's word). Where fewer nodes would be left than the run can go on with, those that are up
   again come back sooner, the one whose time is over first before the others; not one that was
   blamed three times.
-- A node with a slow rank is left out of the run and blamed for nothing: where no other is to be
-  had, the run goes on with it.
+- A node with a slow rank or slow links is left out of the run and blamed for nothing: where no
+  other is to be had, the run goes on with it. One with dead links is blamed like an unfit one; a
+  dead link that tells of neither of its nodes ends the job, which could not train.
 - What is nearest comes first: the same nodes, a spare of the allocation, a new job.
 
 Why a new job and not `scontrol requeue`: it starts as soon (both wait for free nodes alone), the
@@ -52,6 +53,8 @@ class Cause(StrEnum):
     NODE_LOST = "node_lost"  # down in the scheduler's eyes, or taken out of the job
     NODE_SILENT = "node_silent"  # no word from its agent, though the scheduler calls it up
     UNFIT = "node_unfit"  # it says so itself
+    LINK_DEAD = "link_dead"  # nothing passed between two nodes before the ranks started
+    LINK_SLOW = "link_slow"  # little did; the run can go on with it
     NOT_STARTED = "not_started"  # the node agents did not come up, and it is no node's fault
     HARDWARE = "hardware"  # the error names a device or a link
     RANK_FAILED = "rank_failed"  # an exception, a non-zero exit
@@ -74,6 +77,8 @@ _WORDS = {
     Cause.NODE_LOST: "a node was lost",
     Cause.NODE_SILENT: "a node fell silent",
     Cause.UNFIT: "a node is not fit",
+    Cause.LINK_DEAD: "a link between nodes is dead",
+    Cause.LINK_SLOW: "a link between nodes is slow",
     Cause.NOT_STARTED: "the node agents did not come up",
     Cause.HARDWARE: "the hardware failed",
     Cause.RANK_FAILED: "a rank failed",
@@ -89,8 +94,13 @@ _WORDS = {
 }
 
 # Whom these name is left out at once; for how long is the blacklist's to say.
-_CONVICTING = frozenset({Cause.NODE_LOST, Cause.HARDWARE, Cause.NODE_SILENT, Cause.UNFIT})
+_CONVICTING = frozenset(
+    {Cause.NODE_LOST, Cause.HARDWARE, Cause.NODE_SILENT, Cause.UNFIT, Cause.LINK_DEAD}
+)
+# Whom these name is left out where another node is to be had, and blamed for nothing.
+_SLOW = frozenset({Cause.SLOW, Cause.LINK_SLOW})
 _SOFT = frozenset({Cause.RANK_FAILED, Cause.RANK_KILLED, Cause.OUT_OF_MEMORY, Cause.HUNG})
+_BEFORE_RANKS = frozenset({Cause.LINK_DEAD, Cause.LINK_SLOW})
 # Endings that a scheduler or a person brought about: no fault of the ranks, nothing to restart.
 _ORDERLY = frozenset({Cause.STOPPED, Cause.TIME_LIMIT, Cause.PREEMPTED, Cause.NO_NODES})
 
@@ -204,7 +214,7 @@ def decide(history: Sequence[Ending], means: Means, limits: Limits = Limits()) -
 def avoided(history: Sequence[Ending], now: float = 0.0) -> tuple[str, ...]:
     """Nodes that the run's next job should do without: the blamed, the slow, those on trial."""
     trial = _on_trial(history)
-    slow = {node for ending in history if ending.cause is Cause.SLOW for node in ending.suspects}
+    slow = {node for ending in history if ending.cause in _SLOW for node in ending.suspects}
     return tuple(sorted({*sentenced(history, now), *slow, *((trial,) if trial else ())}))
 
 
@@ -285,7 +295,7 @@ def _verdict(endings: Sequence[Ending]) -> str:
     signatures = {error_signature(ending.error) for ending in endings}
     places = {ending.suspects for ending in endings}
     if len(signatures) == 1 and "" not in signatures and len(endings) > 1:
-        if all(ending.cause is Cause.NOT_STARTED for ending in endings):
+        if all(ending.cause in (Cause.NOT_STARTED, Cause.LINK_DEAD) for ending in endings):
             return ": the same error each time, before anything was trained; no node is blamed"
         where = "on different nodes" if len(places) > 1 else "each time"
         return f": the same error {where}, most likely in the training itself; no node is blamed"
@@ -293,8 +303,9 @@ def _verdict(endings: Sequence[Ending]) -> str:
 
 
 def _restarts(history: Sequence[Ending]) -> int:
-    """Restarts of the ranks in the last attempt so far."""
-    return sum(ending.attempt == history[-1].attempt for ending in history) - 1
+    """Restarts of the ranks in the last attempt so far; what ended before they started is none."""
+    own = [ending for ending in history if ending.attempt == history[-1].attempt]
+    return sum(ending.cause not in _BEFORE_RANKS for ending in own) - 1
 
 
 def _inside(
@@ -309,11 +320,13 @@ def _inside(
     unwanted = {*_newly_avoided(history, left_out, means.now), *means.lost}
     replaced = tuple(node for node in history[-1].nodes if node in unwanted)
     fit = [node for node in means.spares if node not in left_out]
+    if not replaced and history[-1].cause is Cause.LINK_DEAD and not history[-1].suspects:
+        return _outside(history, means, limits, left_out, said)
     if not replaced:
         return RestartInPlace(said)
     if len(fit) >= len(replaced):
         return UseSpare(said, replaced)
-    if history[-1].cause is Cause.SLOW:
+    if history[-1].cause in _SLOW:
         return RestartInPlace(f"{said}; no spare node left")
     return _outside(history, means, limits, left_out, f"{said}; no spare node left")
 
@@ -373,7 +386,7 @@ def _newly_avoided(history: Sequence[Ending], left_out: Sequence[str], now: floa
     """Nodes to do without that the last attempt was not begun with for want of others."""
     last = history[-1].attempt
     before = [ending for ending in history if ending.attempt != last]
-    slow = [ending for ending in history if ending.attempt == last and ending.cause is Cause.SLOW]
+    slow = [ending for ending in history if ending.attempt == last and ending.cause in _SLOW]
     again = {node for node, ending in convictions(history) if ending.attempt == last}
     again |= {node for ending in slow for node in ending.suspects}
     return (set(left_out) - set(avoided(before, now))) | again

@@ -44,11 +44,11 @@ from training.cluster.recovery import Cause
 from training.cluster.render import (
     NODES_NAME,
     STARTED_NAME,
-    SlurmOptions,
     check_version,
     write_script,
 )
 from training.cluster.slurm_client import SlurmClient
+from training.cluster.slurm_options import SlurmOptions
 from training.cluster.slurm_output import JobInfo
 from training.cluster.slurm_queue import SHORTEST_S, Pace, SharedQueue
 from training.cluster.successor import successor_folder

@@ -10,6 +10,9 @@ partners, because a ring is as fast as its slowest link. It is what collectives 
 each node at a time, so that the planner takes no share of it off for their overhead. A measurement
 of other GPUs, of fewer nodes than planned, or older than `MAX_AGE_DAYS` is refused: what it says of
 these nodes now is not known.
+
+Jobs measure as well, before they train (`training.cluster.link_check`): `kept_links` finds among
+what they kept what suits a plan. Nobody asked for those, so what does not suit is passed over.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ AGAIN: Final = (
 
 
 class Links(BaseModel):
-    """What `training.cluster.health.bandwidth` writes, as far as it is used here."""
+    """What `training.cluster.health.bandwidth.document` makes, as far as it is used here."""
 
     model_config = ConfigDict(frozen=True)
     origin: str = Field("", exclude=True, description="the file, for errors")
@@ -78,6 +81,19 @@ def read_links(path: Path) -> Links:
     if not all(speed > 0 for speed in found.nodes.values()):
         raise UserError(f"{path}: nodes: a bandwidth must be above 0: {AGAIN}")
     return found.model_copy(update={"origin": str(path)})
+
+
+def kept_links(folder: Path, gpu: str, nodes: int, today: datetime) -> Links | None:
+    """Of the measurements in `folder`, the one of the fewest nodes that are at least `nodes`, with
+    GPUs of the type `gpu`, not older than `MAX_AGE_DAYS`; None without such a one."""
+    suiting = []
+    for path in sorted(folder.glob("*-nodes.json")):
+        links = read_links(path)
+        types = {known.name if (known := gpu_of_device(name)) else name for name in links.devices}
+        recent = today - links.measured <= timedelta(days=MAX_AGE_DAYS)
+        if types == {gpu} and recent and len(links.nodes) >= nodes:
+            suiting.append(links)
+    return min(suiting, key=lambda links: len(links.nodes), default=None)
 
 
 def with_links(machine: Machine, links: Links) -> Machine:

@@ -11,9 +11,3 @@ when it takes too long.
 
 Not covered: InfiniBand and EFA counters, power supplies, what only a vendor's tool can read.
 """
-
-from training.cluster.health.checks import check_node
-from training.cluster.health.config import HealthConfig
-from training.cluster.health.results import CheckResult, Severity, worst
-
-__all__ = ["CheckResult", "HealthConfig", "Severity", "check_node", "worst"]

@@ -58,6 +58,27 @@ def medians(gbytes: Mapping[Pair, float], nodes: int) -> list[float]:
     ]
 
 
+def document(
+    devices: Sequence[str],
+    pairs: Sequence[tuple[str, str, float]],
+    slow: Sequence[str],
+    files_not_seen: Sequence[str] = (),
+) -> dict[str, Any]:
+    """A measurement as `training.planner.links` reads it, speeds in GB/s."""
+    names = list(dict.fromkeys(name for low, high, _ in pairs for name in (low, high)))
+    return {
+        "measured": now(),
+        "devices": sorted(set(devices) - {""}),
+        "nodes": {
+            name: statistics.median(speed for *both, speed in pairs if name in both)
+            for name in sorted(names)
+        },
+        "pairs": [list(pair) for pair in pairs],
+        "slow": list(slow),
+        "files_not_seen": list(files_not_seen),
+    }
+
+
 def slow_nodes(gbytes: Mapping[Pair, float], nodes: int) -> list[int]:
     """Nodes with a median below half of the median node's. Two nodes cannot blame each other."""
     if nodes < 3:
@@ -83,7 +104,7 @@ def measure(mib: int, repeats: int) -> dict[Pair, float]:
         groups = {pair: dist.new_group(list(pair)) for pair in pairs}
         mine = next((pair for pair in pairs if rank in pair), None)
         if mine is not None:
-            seconds = _time_all_reduce(data, groups[mine], repeats, gpu)
+            seconds = time_all_reduce(data, groups[mine], repeats, gpu)
             if rank == mine.low:
                 own.append((*mine, data.nbytes / seconds / 1e9))
         # Else the next round's traffic would slow the stragglers of this one.
@@ -95,8 +116,9 @@ def measure(mib: int, repeats: int) -> dict[Pair, float]:
     return {Pair(low, high): speed for part in gathered for low, high, speed in part}
 
 
-def _time_all_reduce(data: Any, group: Any, repeats: int, gpu: bool) -> float:
-    """Seconds of the fastest of `repeats`, after one to open the connection."""
+def time_all_reduce(data: Any, group: Any, repeats: int, gpu: bool) -> float:
+    """Seconds of the fastest of `repeats` in `group` (None: the default one), after one to open
+    the connection."""
     import torch
     import torch.distributed as dist
 
@@ -156,13 +178,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unseen = sorted({other for missing in late for other in missing})
     if rank == 0:
         _remove_files(chosen.shared)
-        document = _document(names, devices, speeds, slow, unseen)
+        measured = document(
+            devices,
+            [(names[low], names[high], speed) for (low, high), speed in speeds.items()],
+            [names[node] for node in slow],
+            [names[node] for node in unseen],
+        )
         if chosen.save:
-            publish.write_json(chosen.save, document)
+            publish.write_json(chosen.save, measured)
         if chosen.json:
-            print(json.dumps(document, indent=2))
+            print(json.dumps(measured, indent=2))
         else:
-            _report(document)
+            _report(measured)
     return int(bool(slow or unseen))
 
 
@@ -199,29 +226,10 @@ def _device() -> str:
     return torch.cuda.get_device_name() if torch.cuda.is_available() else ""
 
 
-def _document(
-    names: list[str],
-    devices: list[str],
-    speeds: Mapping[Pair, float],
-    slow: list[int],
-    unseen: list[int],
-) -> dict[str, Any]:
-    """The measurement, speeds in GB/s."""
-    each = medians(speeds, len(names)) if speeds else []
-    return {
-        "measured": now(),
-        "devices": sorted({name for name in devices if name}),
-        "nodes": dict(zip(names, each, strict=False)),
-        "pairs": [[names[low], names[high], speed] for (low, high), speed in speeds.items()],
-        "slow": [names[node] for node in slow],
-        "files_not_seen": [names[node] for node in unseen],
-    }
-
-
-def _report(document: Mapping[str, Any]) -> None:
-    for node, speed in sorted(document["nodes"].items(), key=lambda item: item[1]):
-        print(f"{node}: {speed:.2f} GB/s{'  SLOW' if node in document['slow'] else ''}")
-    for node in document["files_not_seen"]:
+def _report(measured: Mapping[str, Any]) -> None:
+    for node, speed in sorted(measured["nodes"].items(), key=lambda item: item[1]):
+        print(f"{node}: {speed:.2f} GB/s{'  SLOW' if node in measured['slow'] else ''}")
+    for node in measured["files_not_seen"]:
         print(f"{node}: its file was not seen in time by every node")
 
 

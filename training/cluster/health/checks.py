@@ -1,6 +1,6 @@
 """The checks of a node, run together.
 
-    for result in check_node(HealthConfig(shared=(Path("/fsx/runs"),), gpus=8)):
+    for result in check_node(NodeLimits(shared=(Path("/fsx/runs"),), gpus=8)):
         print(result.describe())
 
 Each check measures in a child that can be killed (`timed`) and judges what came back with a pure
@@ -13,8 +13,8 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +23,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from training.cluster.health import dcgm, gpus, machine, processes, storage
-from training.cluster.health.config import HealthConfig
+from training.cluster.health.config import NodeLimits
 from training.cluster.health.results import CheckResult, Severity, Verdict
 from training.cluster.health.timed import Outcome, measure_all
+from training.cluster.side_task import SideTask, TaskResult
 
 
 @dataclass(frozen=True)
@@ -47,31 +48,40 @@ class Check:
     silence: Severity = Severity.WARN
 
 
-def run_checks(config: HealthConfig, situation: Situation) -> tuple[CheckResult, ...]:
+def run_checks(config: NodeLimits, situation: Situation) -> tuple[CheckResult, ...]:
     """Results of all checks in a fixed order, after at most `config.timeout_s` and a moment."""
     checks = node_checks(config, situation)
     outcomes = measure_all([check.measure for check in checks], config.timeout_s)
     return tuple(_result(check, outcome) for check, outcome in zip(checks, outcomes, strict=True))
 
 
-def check_node(config: HealthConfig) -> tuple[CheckResult, ...]:
+def check_node(config: NodeLimits) -> tuple[CheckResult, ...]:
     """Check this machine from any process, also one with threads.
 
     Runs the command line in an interpreter of its own and asks Slurm nothing. One that does not
     answer is itself a finding.
     """
-    command = [sys.executable, "-m", "training.cluster.health", "--json", "--settings"]
-    limit_s = 2 * config.timeout_s + 30
-    try:
-        done = subprocess.run(
-            [*command, config.model_dump_json()],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=limit_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+    task = SideTask(check_command(config), os.environ, answer_within_s(config))
+    while (result := task.poll()) is None:
+        time.sleep(0.05)
+    return read_answer(result, config)
+
+
+def check_command(config: NodeLimits) -> list[str]:
+    """Checks this machine and prints what `read_answer` reads."""
+    module = ["-m", "training.cluster.health", "--json", "--settings"]
+    return [sys.executable, *module, config.model_dump_json()]
+
+
+def answer_within_s(config: NodeLimits) -> float:
+    """After so long that command hangs as a whole."""
+    return 2 * config.timeout_s + 30
+
+
+def read_answer(result: TaskResult, config: NodeLimits) -> tuple[CheckResult, ...]:
+    """The results that `check_command` printed, or what its end says of the node."""
+    if result.code is None:
+        limit_s = answer_within_s(config)
         return (
             CheckResult(
                 "health",
@@ -82,15 +92,15 @@ def check_node(config: HealthConfig) -> tuple[CheckResult, ...]:
             ),
         )
     try:
-        values = json.loads(done.stdout)
+        values = json.loads(result.stdout)
         return tuple(CheckResult.from_json(item) for item in values["checks"])
     except (ValueError, KeyError):
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        return (CheckResult("health", Severity.WARN, f"the checks could not run: {last}"),)
+        said = f"the checks could not run: {result.last_words}"
+        return (CheckResult("health", Severity.WARN, said),)
 
 
-def node_checks(config: HealthConfig, situation: Situation) -> list[Check]:
-    """The checks that make sense on this node."""
+def node_checks(config: NodeLimits, situation: Situation) -> list[Check]:
+    """The checks that make sense on this node, without those to skip."""
     checks = [
         _check(
             "memory", machine.Memory, machine.read_memory, lambda m: machine.judge_memory(m, config)
@@ -115,10 +125,11 @@ def node_checks(config: HealthConfig, situation: Situation) -> list[Check]:
     ]
     checks += _storage_checks(config)
     checks += _gpu_checks(config, situation)
-    return checks
+    # A check of one of several things is called after it: `disk /tmp`.
+    return [check for check in checks if check.name.partition(" ")[0] not in config.skip]
 
 
-def _storage_checks(config: HealthConfig) -> list[Check]:
+def _storage_checks(config: NodeLimits) -> list[Check]:
     def disk(path: Path) -> Check:
         return _check(
             f"disk {path}",
@@ -145,7 +156,7 @@ def _storage_checks(config: HealthConfig) -> list[Check]:
     return checks + [shared(path) for path in config.shared]
 
 
-def _gpu_checks(config: HealthConfig, situation: Situation) -> list[Check]:
+def _gpu_checks(config: NodeLimits, situation: Situation) -> list[Check]:
     expected = situation.gpus if config.gpus is None else config.gpus
     checks = [
         _check(

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from training.cluster.health.config import HealthConfig
+from training.cluster.health.config import NodeLimits
 from training.cluster.health.results import Severity, Verdict, combine
 
 _DRIVER = Path("/proc/driver/nvidia/gpus")
@@ -155,7 +155,7 @@ def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def judge_gpus(found: Gpus, expected: int | None, config: HealthConfig) -> Verdict:
+def judge_gpus(found: Gpus, expected: int | None, config: NodeLimits) -> Verdict:
     """`expected` None: nobody knows how many there should be."""
     if found.by in _OTHERS:
         return Verdict(Severity.OK, f"accelerators of another maker ({found.by}), not looked at")
@@ -174,7 +174,7 @@ def judge_gpus(found: Gpus, expected: int | None, config: HealthConfig) -> Verdi
     return combine(verdicts, f"{usable} GPU(s){how}")
 
 
-def _judge_gpu(gpu: Gpu, config: HealthConfig) -> Verdict:
+def _judge_gpu(gpu: Gpu, config: NodeLimits) -> Verdict:
     name = f"GPU {gpu.index}"
     if gpu.error:
         return Verdict(Severity.ISOLATE, f"{name} is lost: {gpu.error}", _REPLACE)
@@ -257,7 +257,7 @@ def parse_xids(lines: Iterable[str], now_s: float) -> list[Xid]:
     return found
 
 
-def judge_xids(xids: list[Xid] | None, config: HealthConfig) -> Verdict:
+def judge_xids(xids: list[Xid] | None, config: NodeLimits) -> Verdict:
     """`xids` None: nobody could look."""
     if xids is None:
         return Verdict(

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.cluster.health.config import HealthConfig
+from training.cluster.health.config import NodeLimits
 from training.cluster.health.results import Severity, Verdict, combine
 
 _EDAC = Path("/sys/devices/system/edac/mc")
@@ -43,7 +43,7 @@ def read_memory() -> Memory:
     )
 
 
-def judge_memory(memory: Memory, config: HealthConfig) -> Verdict:
+def judge_memory(memory: Memory, config: NodeLimits) -> Verdict:
     total_gib = memory.total_kib / 2**20
     available = 100 * memory.available_kib / memory.total_kib
     found = []
@@ -86,7 +86,7 @@ def read_processors() -> Processors:
     )
 
 
-def judge_processors(processors: Processors, config: HealthConfig) -> Verdict:
+def judge_processors(processors: Processors, config: NodeLimits) -> Verdict:
     found = []
     if processors.online < config.cpus:
         found.append(
@@ -127,7 +127,7 @@ def read_clock() -> Clock:
     return Clock(synchronised, error_us / 1e6 if synchronised else None, source)
 
 
-def judge_clock(clock: Clock, config: HealthConfig) -> Verdict:
+def judge_clock(clock: Clock, config: NodeLimits) -> Verdict:
     found = []
     if not clock.synchronised:
         found.append(

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from training.attempt_history import OUTCOME_NAME
 from training.cluster import marks
-from training.cluster.health.config import HealthConfig
+from training.cluster.health.config import NodeLimits
 from training.cluster.health.results import Severity, Verdict, combine
 from training.cluster.local import EXIT_NAME
 
@@ -75,7 +75,7 @@ def read_processes(scope: Scope, ended: JobEnded, look_s: float) -> Processes:
     )
 
 
-def judge_processes(processes: Processes, config: HealthConfig) -> Verdict:
+def judge_processes(processes: Processes, config: NodeLimits) -> Verdict:
     found = []
     if processes.leftovers:
         jobs = sorted({leftover.job_id for leftover in processes.leftovers})

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.cluster.health.config import HealthConfig
+from training.cluster.health.config import NodeLimits
 from training.cluster.health.results import Severity, Verdict, combine
 
 _PROBE_BYTES = 64 << 10
@@ -46,7 +46,7 @@ def read_disk(path: Path) -> Disk:
     )
 
 
-def judge_disk(disk: Disk, config: HealthConfig) -> Verdict:
+def judge_disk(disk: Disk, config: NodeLimits) -> Verdict:
     if disk.read_only:
         return Verdict(
             Severity.DRAIN, f"{disk.path} is read-only", "look for I/O errors in dmesg, remount"
@@ -62,7 +62,7 @@ def judge_disk(disk: Disk, config: HealthConfig) -> Verdict:
     return combine(found, f"{disk.path} {space:.0f} % free")
 
 
-def _judge_free(path: str, free: float, kind: str, config: HealthConfig) -> Verdict:
+def _judge_free(path: str, free: float, kind: str, config: NodeLimits) -> Verdict:
     detail = f"{path}: {free:.1f} % of {kind} free"
     if free < config.min_free_percent:
         return Verdict(Severity.DRAIN, detail, "remove what ended jobs left")
@@ -78,7 +78,7 @@ def read_mounts() -> list[str]:
     return [line.split()[1].replace("\\040", " ") for line in lines]
 
 
-def judge_mounts(present: list[str], config: HealthConfig) -> Verdict:
+def judge_mounts(present: list[str], config: NodeLimits) -> Verdict:
     missing = [str(path) for path in config.mounts if str(path) not in present]
     if missing:
         return Verdict(
@@ -142,7 +142,7 @@ def _remove(path: Path) -> None:
         return
 
 
-def judge_shared(shared: Shared, config: HealthConfig) -> Verdict:
+def judge_shared(shared: Shared, config: NodeLimits) -> Verdict:
     if shared.error:
         return Verdict(
             Severity.DRAIN,
