@@ -133,3 +133,33 @@ def test_upstreams_own_files_are_whole_and_not_each_other(
     shutil.rmtree(holed / "accu")
     with pytest.raises(UserError, match=r"of its 29 problems 1 are missing \(accu\)"):
         read("rtllm_v1.1", holed)
+
+
+def test_every_public_benchmark_is_read_in_upstreams_layout(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    places = {
+        COMPLETE: shared_data / "verilog_eval_v2" / "dataset_code-complete-iccad2023",
+        HUMAN: shared_data / "verilog_eval_v1",
+        MACHINE: shared_data / "verilog_eval_v1" / "data",
+        "rtllm_v1.1": shared_data / "rtllm_v1.1",
+    }
+    sizes = {}
+    for name, place in places.items():
+        found = read_public_set(name, place, limit=None, seed=0, cache=tmp_path)
+        sizes[name] = len(found.rows)
+        for row in found.rows:
+            prompt = json.loads(row["prompt_json"])[-1]["content"]
+            assert len(prompt) > 60
+            assert row["answer"].strip() not in prompt, "the reference is no part of it"
+    assert list(sizes.values()) == [156, 156, 143, 29]
+
+
+def test_designs_in_folders_by_category_are_found(shared_data: Path, tmp_path: Path) -> None:
+    """RTLLM v2.0's layout, with designs of v1.1."""
+
+    for place in ("Arithmetic/Adder/adder_8bit", "Control/Counter/counter_12"):
+        shutil.copytree(shared_data / "rtllm_v1.1" / Path(place).name, tmp_path / place)
+    found = read_public_set("rtllm_v2.0_layout", tmp_path, limit=None, seed=0, cache=tmp_path / "c")
+    assert [row["row_id"] for row in found.rows] == ["adder_8bit", "counter_12"]
+    assert found.prepare() == {}

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
-import threading
-import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from score_verilog_runs import (
+    V2,
+    by_model,
+    config_of,
+    problem_number,
+    results_of,
+    steps,
+)
 from scoring_inputs import (
-    STEP,
     STEP_RIGHT,
     STEP_SET,
-    STEP_WRONG,
     Declare,
     make_row,
     publish_rows,
@@ -30,12 +31,10 @@ from scoring_inputs import (
 )
 
 from evaluation import grade
-from evaluation.benchmarks.verilog import grader, public_set, self_test
+from evaluation.benchmarks.verilog import grader, self_test
 from evaluation.problems import read_problem_sets
-from evaluation.score import plan, run_score
-from evaluation.score_config import ScoreConfig
-from evaluation.shard import NoVerdictError
-from evaluation.verifiers import sandbox, verilog
+from evaluation.score import run_score
+from evaluation.verifiers import verilog
 from evaluation.verifiers.verilog import BrokenToolchainError
 from workspace.errors import MissingToolError, UserError
 from workspace.manifest import read_manifest
@@ -49,52 +48,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-V2 = "verilog_eval_v2_code_complete"
-PROGRAM = (
-    "import sys; from evaluation.score import run_score; "
-    "from evaluation.score_config import ScoreConfig; "
-    "run_score(ScoreConfig.model_validate_json(sys.argv[1]))"
-)
 
 
 @pytest.fixture
 def step(tmp_path: Path) -> Path:
     """Three problems in VerilogEval's layout, each the counter that steps by three."""
     return write_step_benchmark(tmp_path / "step", problems=3)
-
-
-def config_of(
-    tmp_path: Path, source: Path, url: str, name: str = STEP_SET, **settings: Any
-) -> ScoreConfig:
-    chosen: dict[str, Any] = {
-        "models": (f"base={url}#base", f"tuned={url}#tuned"),
-        "benchmarks": (f"{name}={source}",),
-        "samples_per_problem": 2,
-        "ks": (1, 2),
-        "request_tries": 2,
-        **settings,
-    }
-    return ScoreConfig(workspace=tmp_path / "ws", **chosen)
-
-
-def results_of(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "results.json").read_text())
-    return found
-
-
-def steps(problems: int) -> list[str]:
-    """The names of the problems of `write_step_benchmark`."""
-    return [STEP.replace("001", f"{number:03d}") for number in range(1, problems + 1)]
-
-
-def problem_number(body: dict[str, Any]) -> int:
-    return int(body["messages"][-1]["content"].split()[1])
-
-
-def by_model(body: dict[str, Any], number: int) -> Answer:
-    """`tuned` is always right; `base` is right once in problem 1, never else."""
-    lucky = problem_number(body) == 1 and body["seed"] % 2 == 0
-    return completion(STEP_RIGHT if body["model"] == "tuned" or lucky else STEP_WRONG)
 
 
 def test_canned_answers_get_exact_scores_paired_and_by_both_rules(
@@ -256,77 +215,6 @@ def test_a_later_benchmark_that_cannot_be_graded_stops_the_first_as_well(
         assert not server.requests
 
 
-def test_the_id_follows_the_benchmarks_contents_not_their_place(tmp_path: Path, step: Path) -> None:
-    url = "http://127.0.0.1:9/v1"
-    first = plan(config_of(tmp_path, step, url)).key
-    moved = step.rename(tmp_path / "moved")
-    assert plan(config_of(tmp_path, moved, url)).key == first
-    bench = next(moved.glob("*001*_test.sv"))
-    bench.write_text(bench.read_text().replace("repeat (40)", "repeat (41)"))
-    assert plan(config_of(tmp_path, moved, url)).key != first
-
-
-def test_a_machines_fault_stops_the_score_and_the_next_run_judges_only_the_rest(
-    tmp_path: Path, step: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stuck = STEP_RIGHT.replace("posedge clk", "posedge clk /* STUCK */")
-    real = sandbox.run
-
-    def overdue(folder: Path, command: Any, limits: Any, **options: Any) -> sandbox.Finished:
-        if any("STUCK" in path.read_text() for path in folder.glob("code.sv")):
-            return sandbox.Finished(137, "wall", "", "", 0.0)
-        return real(folder, command, limits, **options)
-
-    def half(body: dict[str, Any], number: int) -> Answer:
-        return completion(stuck if problem_number(body) == 2 else STEP_RIGHT)
-
-    with serve(half) as server:
-        config = config_of(tmp_path, step, server.url, models=(f"m={server.url}#m",))
-        monkeypatch.setattr(sandbox, "run", overdue)
-        with pytest.raises(NoVerdictError, match=r"2 answers have no verdict \(2 infra:wall\)"):
-            run_score(config)
-        assert not (plan(config).directory / "results.json").exists()
-        monkeypatch.setattr(sandbox, "run", real)
-        result = run_score(config)
-        assert len(server.requests) == 6, "nothing is asked twice"
-    [found] = results_of(result.directory)["benchmarks"]
-    assert found["scores"]["m"]["pass@1"]["value"] == 1
-
-
-def test_another_model_benchmark_or_simulator_costs_only_what_is_new(
-    tmp_path: Path, step: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = tmp_path / "own.jsonl"
-    own.write_text(json.dumps({"id": "q", "prompt": "Say 7 please", "answer": "7"}))
-
-    def canned(body: dict[str, Any], number: int) -> Answer:
-        if "Say" in body["messages"][-1]["content"]:
-            return completion("7")
-        return by_model(body, number)
-
-    with serve(canned) as server:
-        one, two = f"base={server.url}#base", f"tuned={server.url}#tuned"
-
-        def asked(**settings: Any) -> int:
-            before = len(server.requests)
-            result = run_score(config_of(tmp_path, step, server.url, **settings))
-            assert not result.skipped
-            return len(server.requests) - before
-
-        both = (f"{STEP_SET}={step}", f"own={own}")
-        assert asked(models=(one,)) == 3 * 2
-        assert asked(models=(one, two), benchmarks=both) == 3 * 2 + 2
-        assert asked(models=(one,), samples_per_problem=3) == 3
-        monkeypatch.setattr(verilog, "tool_version", lambda: "Icarus Verilog 12.9")
-        assert asked(models=(one,)) == 0
-        new = f"new={server.url}#base"
-        assert asked(models=(new,)) == 3 * 2, "a label stands for weights"
-        assert asked(models=(new,), max_answer_tokens=9) == 3 * 2, "another request"
-        prompt = next(step.glob("*003*_prompt.txt"))
-        prompt.write_text(prompt.read_text() + "// more\n")
-        assert asked(models=(one,)) == 3 * 2
-
-
 def test_score_and_grade_give_the_same_verdicts(shared_data: Path, tmp_path: Path) -> None:
     """References and mutants of upstream's problems, by the stage and by the grading command."""
     source = shared_data / "verilog_eval_v2" / "dataset_code-complete-iccad2023"
@@ -374,103 +262,3 @@ def test_score_and_grade_give_the_same_verdicts(shared_data: Path, tmp_path: Pat
                 summary[rules]["pass_at"][0][field]
             )
     assert 0 < scores["pass@1"]["value"] < 1 or len({s["outcome"] for s in samples}) > 1
-
-
-def test_after_kill_9_no_answer_is_asked_for_twice(tmp_path: Path, step: Path) -> None:
-    enough, killed = threading.Event(), threading.Event()
-
-    def stall_after_four(body: dict[str, Any], number: int) -> Answer:
-        if number >= 4 and not killed.is_set():
-            enough.set()
-            killed.wait(60)
-            raise ConnectionAbortedError
-        return completion(STEP_RIGHT)
-
-    with serve(stall_after_four) as server:
-        config = config_of(
-            tmp_path, step, server.url, models=(f"m={server.url}#m",), concurrency=1,
-            samples_per_problem=3, ks=(1,),
-        )  # fmt: skip
-        child = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, config.model_dump_json()], cwd=REPOSITORY
-        )
-        assert enough.wait(120)
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-        killed.set()
-        [journal] = Workspace(config.workspace).answers.glob("*.jsonl")
-        assert len(journal.read_text().splitlines()) == 4
-        with journal.open("a") as stream:
-            stream.write('["Prob0')  # as a kill in the middle of a write leaves it
-        result = run_score(config)
-        asked = Counter(body["seed"] for body in server.requests)
-    assert len(asked) == 9
-    assert sorted(asked.values()) == [1] * 8 + [2], "only what was under way is asked again"
-    [found] = results_of(result.directory)["benchmarks"]
-    assert found["samples_per_problem"] == 3
-    assert found["scores"]["m"]["pass@1"]["value"] == 1
-
-
-def test_a_model_folder_killed_with_9_gives_the_answers_of_a_whole_run(
-    tmp_path: Path, step: Path, tiny_model: Path
-) -> None:
-    config = config_of(
-        tmp_path, step, "", models=(f"m={tiny_model}",), samples_per_problem=4, ks=(1,),
-        batch_size=2, max_answer_tokens=256, dtype="float32", workers=1,
-    )  # fmt: skip
-    whole = config.model_copy(update={"workspace": tmp_path / "whole"})
-    first = run_score(whole)
-    child = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, config.model_dump_json()], cwd=REPOSITORY
-    )
-    answers = Workspace(config.workspace).answers
-    while child.poll() is None and lines_in(answers) < 4:
-        time.sleep(0.01)
-    os.kill(child.pid, signal.SIGKILL)
-    assert child.wait() == -signal.SIGKILL
-    assert 4 <= lines_in(answers) < 12
-    second = run_score(config)
-    assert [row["answer"] for row in samples_of(second.directory)] == [
-        row["answer"] for row in samples_of(first.directory)
-    ]
-
-
-def lines_in(folder: Path) -> int:
-    return sum(path.read_bytes().count(b"\n") for path in folder.glob("*.jsonl"))
-
-
-def samples_of(folder: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(folder / "samples.parquet").to_pylist()
-    return rows
-
-
-def test_every_public_benchmark_is_read_in_upstreams_layout(
-    shared_data: Path, tmp_path: Path
-) -> None:
-    places = {
-        V2: shared_data / "verilog_eval_v2" / "dataset_code-complete-iccad2023",
-        "verilog_eval_v1_human": shared_data / "verilog_eval_v1",
-        "verilog_eval_v1_machine": shared_data / "verilog_eval_v1" / "data",
-        "rtllm_v1.1": shared_data / "rtllm_v1.1",
-    }
-    sizes = {}
-    for name, place in places.items():
-        found = public_set.read_public_set(name, place, limit=None, seed=0, cache=tmp_path)
-        sizes[name] = len(found.rows)
-        for row in found.rows:
-            prompt = json.loads(row["prompt_json"])[-1]["content"]
-            assert len(prompt) > 60
-            assert row["answer"].strip() not in prompt, "the reference is no part of it"
-    assert list(sizes.values()) == [156, 156, 143, 29]
-
-
-def test_designs_in_folders_by_category_are_found(shared_data: Path, tmp_path: Path) -> None:
-    """RTLLM v2.0's layout, with designs of v1.1."""
-
-    for place in ("Arithmetic/Adder/adder_8bit", "Control/Counter/counter_12"):
-        shutil.copytree(shared_data / "rtllm_v1.1" / Path(place).name, tmp_path / place)
-    found = public_set.read_public_set(
-        "rtllm_v2.0_layout", tmp_path, limit=None, seed=0, cache=tmp_path / "c"
-    )
-    assert [row["row_id"] for row in found.rows] == ["adder_8bit", "counter_12"]
-    assert found.prepare() == {}
