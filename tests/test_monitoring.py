@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks.chaos.prometheus import sped_up
 from training.cluster.agent_metrics import AgentFigures, RankFigures, families
 from training.cluster.heartbeat import Section
 
@@ -97,3 +98,11 @@ def test_rules_fire_when_they_should_and_only_then(
     written.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": [case]}))
     done = promtool("test", "rules", str(written))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_chaos_suite_speeds_up_time_and_nothing_else() -> None:
+    rule = {"alert": "A", "expr": "max(changes(a[1h])) > 3 and b{m='5m'}", "for": "15m"}
+    faster = {"alert": "A", "expr": "max(changes(a[1m])) > 3 and b{m='5m'}", "for": "15s"}
+    assert sped_up(rule) == faster
+    with pytest.raises(ValueError, match="90s"):
+        sped_up({"expr": "a", "for": "90s"})

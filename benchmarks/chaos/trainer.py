@@ -129,7 +129,8 @@ class Trainer:
             signal.signal(number, self._on_signal)
         if settings.survives:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
-            os.setsid()
+            if os.getpgrp() != os.getpid():  # srun's own tasks lead their group already
+                os.setsid()
         self.parent = os.getppid()
         self.memory = self._watch_memory()
         self.leaked: list[bytearray] = []
