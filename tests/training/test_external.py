@@ -1,9 +1,8 @@
-"""External programs: what they are told, and our contract around one that runs."""
+"""External programs: what they are told, and what is refused before a job."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tomllib
 from pathlib import Path
@@ -13,21 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
-from tiny_training import question, tiny_config, write_dataset
+from tiny_training import question
 
 from benchmarks.training.tiny_model import write_tiny_model
-from training.data.reward import shared_pool
-from training.data.verdict_pool import TIMEOUT_S, VerdictPool
 from training.external.data import measure
 from training.external.prepare import check_external, prepare, program_of
-from training.external.program import nest, to_toml
-from training.external.verl import hydra_value
-from training.external.verl_reward import compute_score
-from training.failure_texts import TrainingStoppedError
-from training.progress import TrainProgress
-from training.train import TrainConfig, plan, preview, train
 from training.trainers.ability import DEGREES
 from training.trainers.settings import (
     CptSettings,
@@ -355,188 +344,3 @@ def test_what_cannot_be_is_said_before_a_job(base: Path, tmp_path: Path) -> None
                 tmp_path, base, "rlvr", external=ExternalSettings(program="verl"), rlvr=counted
             ),
         )
-
-
-def test_the_reward_is_the_verifiers() -> None:
-    truth = json.dumps({"verifier": "exact", "ground_truth": json.dumps({"value": "14"})})
-    right = {"score": 1.0, "no_verdict": 0.0, "outcome": "pass"}
-    assert compute_score("dsm/x", "14", truth) == right
-    wrong = compute_score("dsm/x", "15", truth, extra_info={"index": 3}, more=1)
-    assert wrong == {"score": 0.0, "no_verdict": 0.0, "outcome": "mismatch"}
-
-
-@pytest.mark.parametrize(
-    ("answer", "outcome"),
-    [
-        ("slow", "infra:timeout"), ("die", "infra:crash"), ("raise", "infra:crash"),
-        ("tool", "infra:missing_tool"), ("undecided", "undecided"),
-    ],
-)  # fmt: skip
-def test_an_answer_without_a_verdict_is_counted_and_costs_no_run(
-    answer: str, outcome: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "data"))
-    pool = VerdictPool(1, timeout_s=3, verify="odd_verifiers:odd")
-    asked_with: list[float] = []
-
-    def shared(timeout_s: float) -> VerdictPool:
-        asked_with.append(timeout_s)
-        return pool
-
-    monkeypatch.setattr("training.external.verl_reward.shared_pool", shared)
-    truth = json.dumps({"verifier": "exact", "ground_truth": json.dumps({"value": "14"})})
-    found = compute_score("dsm/x", answer, truth, verifier_timeout_s=3)
-    assert found == {"score": 0.0, "no_verdict": 1.0, "outcome": outcome}
-    assert compute_score("dsm/x", "14", truth)["score"] == 1.0, "the next one is judged"
-    assert asked_with == [3, TIMEOUT_S]
-    pool.close()
-
-
-def test_a_row_that_is_wrong_itself_ends_the_run() -> None:
-    truth = json.dumps({"verifier": "exakt", "ground_truth": json.dumps({"value": "14"})})
-    with pytest.raises(UserError, match="unknown verifier 'exakt'"):
-        compute_score("dsm/x", "14", truth)
-
-
-def test_a_fork_has_verdicts_of_its_own() -> None:
-    """verl may judge in forked processes, which share the pipes of the pool that was there."""
-    mine = shared_pool()
-    assert shared_pool() is mine
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        os.write(write, b"other" if shared_pool() is not mine else b"same")
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(read, 10) == b"other"
-
-
-TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
-VALUES = st.one_of(
-    st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False),
-    TEXTS, st.lists(TEXTS, max_size=3),
-)  # fmt: skip
-NAMES = st.from_regex(r"[a-z_]{1,8}", fullmatch=True)
-
-
-@given(st.dictionaries(NAMES, st.one_of(VALUES, st.dictionaries(NAMES, VALUES, max_size=3))))
-def test_toml_is_read_back(settings: dict[str, Any]) -> None:
-    assert tomllib.loads(to_toml(settings)) == settings
-
-
-def test_dotted_names_become_groups() -> None:
-    assert nest({"a.b": 1, "a.c.d": 2, "e": 3}) == {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
-
-
-@pytest.mark.parametrize(
-    ("value", "written"),
-    [
-        (None, "null"), (True, "true"), (1e-5, "1e-05"), (["console"], "[console]"),
-        ("/data/a-b/c.parquet", "/data/a-b/c.parquet"), ("my run", "'my run'"), ("1e3", "'1e3'"),
-        ("true", "'true'"), ("a=b,c", "'a=b,c'"), ("it's", r"'it\'s'"), ("${x}", "'${x}'"),
-        ("back\\slash", "'back\\slash'"), ("end\\", "'end\\\\'"), ("", "''"),
-        ({"a": 1}, "{a:1}"),
-    ],
-)  # fmt: skip
-def test_hydra_reads_the_text_that_was_meant(value: Any, written: str) -> None:
-    assert hydra_value(value) == written
-
-
-# A program that behaves like torchtitan on disk: it reads the file that it is given, continues from
-# its newest checkpoint, and writes its last step as safetensors.
-STAND_IN = """
-import json, os, shutil, sys, time, tomllib
-from pathlib import Path
-config = tomllib.loads(Path(sys.argv[sys.argv.index("--job.config_file") + 1]).read_text())
-rank = int(os.environ.get("RANK", "0"))
-folder = Path(config["job"]["dump_folder"]) / "checkpoint"
-done = max((int(p.parent.name[5:]) for p in folder.glob("step-*/.metadata")), default=0)
-orders = Path(os.environ["STAND_IN_ORDERS"])
-if rank == 0:
-    with (orders / "starts").open("a") as log:
-        log.write(f"{done}\\\\n")
-for step in range(done + 1, config["training"]["steps"] + 1):
-    time.sleep(0.05)
-    if rank == 0 and step % config["checkpoint"]["interval"] == 0:
-        (folder / f"step-{step}").mkdir(parents=True)
-        (folder / f"step-{step}" / ".metadata").touch()
-    if step == 10 and (orders / "crash").exists():
-        (orders / "crash").unlink(missing_ok=True)
-        sys.exit(75)
-    while step == 12 and (orders / "wait").exists():
-        time.sleep(0.05)
-last = folder / f"step-{config['training']['steps']}"
-last.mkdir(parents=True, exist_ok=True)
-if rank == 0:
-    source = Path(config["checkpoint"]["initial_load_path"]) / "model.safetensors"
-    shutil.copyfile(source, last / "model-00001-of-00001.safetensors")
-"""
-
-
-@pytest.fixture
-def external_run(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainConfig:
-    """A run of a program that stands in for torchtitan, and a folder of orders for it."""
-    package = tmp_path / "site" / "torchtitan"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package / "train.py").write_text(STAND_IN.replace("\\\\n", "\\n"))
-    (tmp_path / "orders").mkdir()
-    monkeypatch.setenv("STAND_IN_ORDERS", str(tmp_path / "orders"))
-    path = os.pathsep.join([str(package.parent), os.environ.get("PYTHONPATH", "")])
-    monkeypatch.setenv("PYTHONPATH", path.rstrip(os.pathsep))
-    write_dataset(tmp_path / "workspace", [question(number) for number in range(64)])
-    return tiny_config(
-        tmp_path / "workspace",
-        base,
-        steps=1,
-        stages=("cpt",),
-        cpt=CptSettings(
-            backend="external", sequence_length=16, rows_per_step=8, epochs=50, max_steps=20
-        ),
-        external=ExternalSettings(overrides={"model.name": "llama3", "model.flavor": "tiny"}),
-        checkpoint_every_steps=4,
-    )
-
-
-def test_an_external_run_outlives_a_crash_and_is_published(
-    external_run: TrainConfig, tmp_path: Path
-) -> None:
-    """It ended with 75, which is ours to say: the attempt counts as failed, the next goes on."""
-    (tmp_path / "orders" / "crash").touch()
-    result = train(external_run)
-    assert result.manifest.counts_out == {"cpt_steps": 20}
-    stage = plan(external_run).folder.stage("cpt")
-    outcome = json.loads((stage.attempt(1) / "outcome.json").read_text())
-    assert (outcome["state"], outcome["newest_checkpoint"]) == ("failed", 8)
-    assert (tmp_path / "orders" / "starts").read_text().split() == ["0", "8"]
-    from transformers import AutoModelForCausalLM
-
-    AutoModelForCausalLM.from_pretrained(result.directory, local_files_only=True)
-
-
-def test_a_stopped_external_run_goes_on_from_its_checkpoint(
-    external_run: TrainConfig, tmp_path: Path
-) -> None:
-    (tmp_path / "orders" / "wait").touch()
-    folder = plan(external_run).folder.stage("cpt").root / "external" / "checkpoint"
-    seen: list[TrainProgress] = []
-    with pytest.raises(TrainingStoppedError, match="newest checkpoint: step 12"):
-        train(
-            external_run,
-            observe=seen.append,
-            should_stop=lambda: (folder / "step-12" / ".metadata").exists(),
-        )
-    assert seen[-1].state == "resumable"
-    (tmp_path / "orders" / "wait").unlink()
-    train(external_run)
-    assert (tmp_path / "orders" / "starts").read_text().split() == ["0", "12"]
-
-
-def test_a_dry_run_writes_what_would_be_told(external_run: TrainConfig) -> None:
-    text = preview(external_run)
-    folder = plan(external_run).folder.stage("cpt").root / "dry-run"
-    assert "cpt: external, 1 rank" in text and str(folder) in text
-    told = tomllib.loads((folder / "train.toml").read_text())
-    assert told["training"]["steps"] == 20
-    assert not (plan(external_run).folder.root / "run.json").exists(), "nothing was begun"
-    assert not (plan(external_run).folder.root / "data").exists(), "no rows are held"
