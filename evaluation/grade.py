@@ -23,7 +23,7 @@ from contextlib import closing
 from pathlib import Path
 
 from evaluation.benchmarks.verilog import summary as summaries
-from evaluation.benchmarks.verilog.answers import Verdicts, read_answers
+from evaluation.benchmarks.verilog.answers import Answer, Verdicts, read_answers
 from evaluation.benchmarks.verilog.cache import Cache, default_folder
 from evaluation.benchmarks.verilog.errata import PATH, Errata, read_errata
 from evaluation.benchmarks.verilog.grader import VERSION
@@ -104,33 +104,13 @@ def grade(options: argparse.Namespace) -> Summary:
     name, separator, place = options.benchmark.partition("=")
     if not separator or not place:
         raise UserError(f"--benchmark {options.benchmark!r}: give NAME=DIR")
-    for flag, value in (("--workers", options.workers), ("--samples", options.samples)):
-        if value is not None and value < 1:
-            raise UserError(f"{flag} must be at least 1")
-    if options.no_errata and not has_rules(name):
-        raise UserError(f"--no-errata: {name} has no upstream whose rules could be followed")
-    _refuse_mixed_files(options, Path(place))
+    _refuse_flags(options, name, Path(place))
     started = time.monotonic()
     problems = read_benchmark(name, Path(place))
     board = _benchmark_of_board(options, name, Path(place))
     errata = read_errata(options.errata)
     answers = read_answers(options.answers, problems.keys())
-    with closing(Verdicts(options.out, name)) as verdicts:
-        require_simulator()
-        self_test()
-        known = errata.of(name, tool_version())
-        graded = grade_answers(
-            problems,
-            answers,
-            verdicts,
-            Cache(options.cache),
-            errata=known,
-            use_errata=not options.no_errata,
-            workers=options.workers,
-            progress=bar if sys.stderr.isatty() else log_lines,
-        )
-        refuse_too_many_unusable(name, graded.unusable, {a.task_id for a in answers}, known)
-        verdicts.finish(graded.lines)
+    graded = _judge(options, name, problems, answers, errata)
     given: dict[str, list[int]] = {}
     for answer in answers:
         given.setdefault(answer.task_id, []).append(answer.sample)
@@ -156,8 +136,43 @@ def grade(options: argparse.Namespace) -> Summary:
     return summary
 
 
-def _refuse_mixed_files(options: argparse.Namespace, source: Path) -> None:
-    """What is written takes the place of what was there: no file that is read, and no device."""
+def _judge(
+    options: argparse.Namespace,
+    name: str,
+    problems: dict[str, Problem],
+    answers: Sequence[Answer],
+    errata: Errata,
+) -> Graded:
+    """All verdicts, in the file `--out`."""
+    with closing(Verdicts(options.out, name)) as verdicts:
+        require_simulator()
+        self_test()
+        known = errata.of(name, tool_version())
+        graded = grade_answers(
+            problems,
+            answers,
+            verdicts,
+            Cache(options.cache),
+            errata=known,
+            use_errata=not options.no_errata,
+            workers=options.workers,
+            progress=bar if sys.stderr.isatty() else log_lines,
+        )
+        refuse_too_many_unusable(name, graded.unusable, {a.task_id for a in answers}, known)
+        verdicts.finish(graded.lines)
+    return graded
+
+
+def _refuse_flags(options: argparse.Namespace, name: str, source: Path) -> None:
+    """Raises `UserError` for settings that cannot be meant.
+
+    What is written takes the place of what was there: it is no file that is read, and no device.
+    """
+    for flag, value in (("--workers", options.workers), ("--samples", options.samples)):
+        if value is not None and value < 1:
+            raise UserError(f"{flag} must be at least 1")
+    if options.no_errata and not has_rules(name):
+        raise UserError(f"--no-errata: {name} has no upstream whose rules could be followed")
     read = {path.resolve() for path in (source, options.answers, options.errata)}
     for flag, path in (("--out", options.out), ("--json", options.json)):
         if path is None:
