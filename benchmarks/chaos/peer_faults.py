@@ -153,13 +153,21 @@ def straggler(lab: Lab, how: str, short: bool) -> Cells:
 def zombie_writer(lab: Lab, how: str, short: bool) -> Cells:
     """C12: could publish; ended by those who follow.
 
-    A node's daemons die and its first rank lives on: Slurm starts the job on other nodes.
+    A node's daemons die and its first rank stands still: Slurm starts the job on other nodes. Then
+    it wakes.
     """
     run = peer_run(lab, how, {"steps": FOR_EVER, "step_s": STEP_S, "survives": True}, until_step=25)
     zombie = run.ranks()[-1]
     parent = int(Path(f"/proc/{zombie}/stat").read_text().rsplit(")", 1)[1].split()[1])
     lab.kill_daemons(variable(zombie, "SLURMD_NODENAME"))
     _end([parent])
+    os.kill(zombie, signal.SIGSTOP)  # after that: the kernel hangs up on a stopped orphan
+    if run.seconds_to_recover(time.time(), PATIENCE_S) == LOST:
+        _end([zombie])
+        return "lost", "lost"
+    if not Path(f"/proc/{zombie}").exists():
+        raise LabError("the first rank ended with its node: no zombie")
+    os.kill(zombie, signal.SIGCONT)
     report = run.stage / f"zombie-{zombie}"
     run.until(report.exists, "tried to save as a zombie", PATIENCE_S)
     published = "fenced" not in report.read_text()
