@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from training.cluster.evidence import ending_facts, read_ending
+from training.cluster.job import OUTCOME_NAME as OUTCOME_NAME
 from training.cluster.job import JobStatus
 from training.cluster.recovery import Decision, Ending, Resubmit, Shrink, Stop
 from training.run_record import StageFolder
 from workspace import publish
 
-OUTCOME_NAME = "outcome.json"
 STOPPED = "stop"
 
 

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from training.cluster.coordinator import Coordinator, Plan
+from training.cluster.coordinator import Coordinator
 from training.cluster.hang import SectionLimits
 from training.cluster.health.config import LinkLimits
+from training.cluster.job_plan import Plan
 from training.cluster.marks import MARK, marked
 from training.run_events import EVENTS_NAME, RunEvent, read_events
 

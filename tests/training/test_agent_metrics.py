@@ -26,8 +26,8 @@ from training.cluster.agent_metrics import (
     RankFigures,
     wished_port,
 )
-from training.cluster.coordinator import agent_command, parse
 from training.cluster.heartbeat import Section
+from training.cluster.job_plan import agent_command, parse
 from training.cluster.metrics_targets import target_file, targets_of
 
 # Says what it does, then waits for the file `leave`.

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.cluster.coordinator import parse, plan_of, srun_command
 from training.cluster.job import Job
+from training.cluster.job_plan import parse, plan_of, srun_command
 from training.cluster.render import (
     REFUSED,
     bash_quote,

@@ -5,8 +5,9 @@ The batch script starts it on the job's first node:
     python -m training.cluster.coordinator --attempt-dir DIR --nodes 2 --spares 1 --processes 8 \\
         --cpus 4 --restarts 100 --checkpoints DIR -- COMMAND
 
-It starts one node agent on every node of the allocation by a single srun, picks `--nodes` of them
-to train, and watches: ranks that exit, agents that fall silent (a lost node is noticed in seconds,
+It starts one node agent on every node of the allocation by a single srun, has them measure the
+links between the nodes (`--links`, `training.cluster.link_check`), picks `--nodes` of them to
+train, and watches: ranks that exit, agents that fall silent (a lost node is noticed in seconds,
 Slurm takes 25; whom that points at: `training.cluster.suspicion`), sections that take longer than
 they may, ranks that are slower than the others.
 When a generation of ranks has ended, `training.cluster.recovery` says what comes next: the same
@@ -20,7 +21,6 @@ the rank that brought the end about. Not covered: its own node. When that dies t
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -30,16 +30,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from typing import NamedTuple
 
 from training import checkpoints
 from training.cluster.agent_link import ADDRESS_VARIABLE, KEY_VARIABLE, Listener, new_key
 from training.cluster.evidence import ENDED, ending_facts, read_history
 from training.cluster.fleet import Fleet, HeldNodes, NodesInSlurm
 from training.cluster.generation import Generation, Outcome, Place
-from training.cluster.hang import SectionLimits
-from training.cluster.health.config import LinkLimits
 from training.cluster.health.results import Severity
 from training.cluster.job import (
     EXIT_DONE,
@@ -49,6 +45,7 @@ from training.cluster.job import (
     LEAVE_FILE,
     STOP_FILE,
 )
+from training.cluster.job_plan import Plan, parse, plan_of, srun_command
 from training.cluster.link_check import LinkCheck
 from training.cluster.metrics_targets import targets_of
 from training.cluster.recovery import (
@@ -73,24 +70,6 @@ from training.cluster.suspicion import (
 )
 from training.run_events import EVENTS_NAME, EventLog
 from workspace import publish
-
-
-class Plan(NamedTuple):
-    """What to run. `nodes_wanted` of the allocation's `node_names` train, the rest are spares."""
-
-    folder: Path  # the attempt's
-    command: tuple[str, ...]
-    node_names: tuple[str, ...]
-    nodes_wanted: int
-    processes: int
-    restarts: int
-    checkpoints: Path | None
-    sections: SectionLimits
-    replace_stragglers: bool = False
-    gpu: bool = False  # whether the ranks train on GPUs
-    links: LinkLimits | None = None  # None: the links between the nodes are not measured
-    kept_links: Path | None = None  # the planner's folder of such measurements
-
 
 StartAgents = Callable[[dict[str, str]], subprocess.Popen[bytes]]
 
@@ -163,7 +142,7 @@ class Coordinator:
         plan, active = self.plan, came[: self.plan.nodes_wanted]
         if plan.links is None or len(active) < 2:
             return active
-        number = self._new_generation()
+        number = self._earlier_generations() + 1
         check = LinkCheck(self._fleet, plan.links, gpu=plan.gpu, first_port=self._port(number))
         measured = check.run(came)
         found = of_links(measured.links, plan.links)
@@ -182,12 +161,13 @@ class Coordinator:
             apart = without_pairs(came, bad, plan.nodes_wanted)
             if apart or found.cause is Cause.LINK_SLOW:
                 return apart or active
-        return self._without_suspects(number, found, active)
+        return self._without_suspects(found, active)
 
-    def _without_suspects(self, number: int, found: Suspicion, active: list[str]) -> list[str]:
+    def _without_suspects(self, found: Suspicion, active: list[str]) -> list[str]:
         """The nodes to train on after what was found of their links; none: the job is over."""
         outcome = Outcome(*found)
-        ending = self._ending(number, outcome, active)
+        # An ending has a number of its own: the ranks' is the next one.
+        ending = self._ending(self._new_generation(), outcome, active)
         self._say_ended(ending)
         following = self._following(ending, active)
         if not following:
@@ -368,37 +348,6 @@ def _end_step(step: subprocess.Popen[bytes], *, patience_s: float) -> None:
     step.wait()
 
 
-def agent_command(chosen: argparse.Namespace) -> list[str]:
-    """What every agent runs."""
-    return [
-        *(chosen.agent_word or [sys.executable]), "-m", "training.cluster.node_agent",
-        "--attempt-dir", str(chosen.attempt_dir), "--processes", str(chosen.processes),
-        "--health", chosen.health, "--health-every", str(chosen.health_every),
-        *_metrics_words(chosen), "--", *chosen.command,
-    ]  # fmt: skip
-
-
-def _metrics_words(chosen: argparse.Namespace) -> list[str]:
-    if chosen.metrics_targets is None:
-        return []
-    return [
-        "--metrics-targets", str(chosen.metrics_targets),
-        "--metrics-port", str(chosen.metrics_port),
-    ]  # fmt: skip
-
-
-def srun_command(chosen: argparse.Namespace, nodes: int) -> list[str]:
-    """One agent per node; a node that dies takes neither the step nor the job with it.
-
-    From 22.05 on, srun does not take --cpus-per-task over from sbatch.
-    """
-    return [
-        "srun", "--export=ALL", "--mpi=none", "--no-kill", "--kill-on-bad-exit=0", "--label",
-        f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1",
-        f"--cpus-per-task={chosen.cpus}", *chosen.srun_option, *agent_command(chosen),
-    ]  # fmt: skip
-
-
 @contextmanager
 def _obeying_signals(coordinator: Coordinator) -> Iterator[None]:
     """SIGTERM (scancel, preemption, the time limit): whatever ends now is not started again."""
@@ -412,55 +361,6 @@ def _obeying_signals(coordinator: Coordinator) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="coordinator", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--attempt-dir", type=Path, required=True)
-    parser.add_argument("--node-names", required=True, help="the allocation's nodes, by commas")
-    parser.add_argument("--host", default="127.0.0.1", help="this machine's address for them")
-    parser.add_argument("--nodes", type=int, required=True)
-    parser.add_argument("--processes", type=int, required=True)
-    parser.add_argument("--cpus", type=int, default=1, help="of a node's agent and ranks")
-    parser.add_argument("--restarts", type=int, default=0)
-    parser.add_argument("--replace-stragglers", action="store_true", help="by spares")
-    parser.add_argument("--checkpoints", type=Path)
-    parser.add_argument("--sections", default="{}", help="SectionLimits as JSON")
-    parser.add_argument("--health", default="", help="NodeLimits of the agents' checks as JSON")
-    parser.add_argument("--health-every", type=float, default=0.0, help="seconds; 0: only at first")
-    parser.add_argument("--gpu", action="store_true", help="the ranks train on GPUs")
-    parser.add_argument("--links", default="", help="LinkLimits as JSON; empty: not measured")
-    parser.add_argument("--kept-links", type=Path, help="the planner's folder of measured links")
-    parser.add_argument("--metrics-targets", type=Path, help="of the agents, for Prometheus")
-    parser.add_argument("--metrics-port", type=int, default=0, help="of the agents; 0: derived")
-    parser.add_argument("--srun-option", action="append", default=[], help="for the agents' step")
-    parser.add_argument(
-        "--agent-word",
-        action="append",
-        default=[],
-        help="the words that start Python for an agent, such as those of a container's runtime",
-    )
-    parser.add_argument("command", nargs="+")
-    return parser.parse_args(arguments)
-
-
-def plan_of(chosen: argparse.Namespace) -> Plan:
-    return Plan(
-        chosen.attempt_dir,
-        tuple(chosen.command),
-        tuple(chosen.node_names.split(",")),
-        chosen.nodes,
-        chosen.processes,
-        chosen.restarts,
-        chosen.checkpoints,
-        SectionLimits.model_validate_json(chosen.sections),
-        chosen.replace_stragglers,
-        chosen.gpu,
-        LinkLimits.model_validate_json(chosen.links) if chosen.links else None,
-        chosen.kept_links,
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

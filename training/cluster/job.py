@@ -27,6 +27,7 @@ STOP_FILE = "stop-requested"
 # Beside it where the job itself is to end, not only its ranks (the time limit, a cancellation).
 LEAVE_FILE = "leave-requested"
 CANCEL_FILE = "cancel-requested"  # in `Job.attempt_dir`: the next `reconcile` ends the job
+OUTCOME_NAME = "outcome.json"  # in `Job.attempt_dir`: how it ended, and what followed
 FIRST_FAILURE_NAME = "first-failure.json"  # in `Job.attempt_dir`: what brought the job to its end
 
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from training.attempt_history import OUTCOME_NAME
 from training.cluster import marks
 from training.cluster.health.config import NodeLimits
 from training.cluster.health.results import Severity, Verdict, combine
+from training.cluster.job import OUTCOME_NAME
 from training.cluster.local import EXIT_NAME
 
 JobEnded = Callable[[str, Path], bool]
