@@ -3,8 +3,9 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 WORKSPACE ?= demo/workspace
 CHAOS ?= --short
-# One process for each core, at most four: each has its parsers in memory.
-SIDE_BY_SIDE ?= -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
+# A process for each core and one more, because two have the tests that wait for Slurm and for
+# Prefect; at most five: each has its parsers in memory.
+SIDE_BY_SIDE ?= -n $$(($$(nproc) + 1)) --maxprocesses 5 --dist loadscope --no-loadscope-reorder
 
 APT_TOOLS := iverilog bubblewrap yosys
 APT_OCR := tesseract-ocr tesseract-ocr-osd
@@ -51,7 +52,7 @@ lint: setup ## ruff: rules and format
 types: setup ## mypy, strict on the libraries
 	$(PY) -m mypy
 
-unit: setup ## pytest in a process for each core; needs what `make test` installs
+unit: setup ## pytest in several processes; needs what `make test` installs
 	@$(PY) -m pytest $(SIDE_BY_SIDE); ended=$$?; \
 	if [ $$ended -ne 1 ]; then exit $$ended; fi; \
 	echo "What failed, once more by itself. A test that passes now depends on others or on load: mend it."; \

@@ -18,6 +18,7 @@ from pathlib import Path
 from benchmarks.chaos.trainer import Settings
 from training.cluster.blacklist import Blacklist
 from training.cluster.hang import SectionLimits
+from training.cluster.health.config import HealthSettings
 from training.cluster.job import Job
 from training.cluster.recovery import Limits
 from training.cluster.slurm import SlurmLauncher, SlurmOptions
@@ -98,6 +99,7 @@ def make_job(
         restarts=run.restarts,
         checkpoints=run.stage / "checkpoints",
         metrics_targets=Path(run.metrics_targets) if run.metrics_targets else None,
+        health=HealthSettings(),  # a user's: nodes and the links between them are checked
         sections=SectionLimits(setup_s=60, step_s=run.step_limit_s, checkpoint_s=60),
         environment={"PYTHONPATH": str(REPOSITORY), **run.environment},
     )

@@ -83,5 +83,6 @@ def cancel_when_training(workspace: Path) -> None:
     with get_client(sync_client=True) as client:
         found = client.read_flow_runs(flow_filter=training, flow_run_filter=running)
         # Runs that other tests killed on this server count as running for ever.
-        (run,) = (r for r in found if r.parameters["config"]["workspace"] == str(workspace))
-        client.set_flow_run_state(run.id, Cancelling())
+        configs = {run.id: run.parameters["config"] for run in found}
+        (run_id,) = (r for r, c in configs.items() if c.get("workspace") == str(workspace))
+        client.set_flow_run_state(run_id, Cancelling())
