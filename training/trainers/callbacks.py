@@ -22,9 +22,8 @@ from training.trainers.save_interval import SAVE_INTERVAL_NAME, SaveSchedule
 from training.trainers.spec import TrainSpec
 from training.trainers.stopping import StopRequest, of_rank_zero
 from workspace.errors import UserError
-from workspace.memory import trim_heap
+from workspace.memory import HeapTrimmer
 
-TRIM_EVERY_STEPS = 4
 _OWN_FIELDS = {"loss", "learning_rate", "grad_norm", "epoch", "num_tokens", "step_time"}
 
 
@@ -339,14 +338,16 @@ def _about(spec: TrainSpec, step: int) -> dict[str, Any]:
 def _free_memory(spec: TrainSpec) -> Any:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+    heap = HeapTrimmer()
+
     class ReturnFreeMemory(TrainerCallback):  # type: ignore[misc]
         """Give the heap's free pages back now and then: steps of other lengths fragment it."""
 
         def on_step_end(
             self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
         ) -> None:
-            if not spec.use_gpu and state.global_step % TRIM_EVERY_STEPS == 0:
-                trim_heap()
+            if not spec.use_gpu:
+                heap.between_rounds()
 
     return ReturnFreeMemory()
 

@@ -26,7 +26,6 @@ from training.cluster.heartbeat import Section
 from training.ledger import Ledger, Origin
 from training.memory_watch import MemoryWatch
 from training.trainers import entry
-from training.trainers.callbacks import TRIM_EVERY_STEPS
 from training.trainers.feeding import Pass, Share, make_batch, share_of
 from training.trainers.held_out_answers import HeldOutAnswers, of_samples
 from training.trainers.limits import HourLimit, evaluations_without_gain
@@ -42,7 +41,7 @@ from training.trainers.spec import StageOutcome, TrainSpec
 from training.trainers.step_report import StepReport
 from training.trainers.stopping import StopRequest, of_rank_zero
 from workspace.errors import UserError
-from workspace.memory import trim_heap
+from workspace.memory import HeapTrimmer
 
 
 def train(spec: TrainSpec, stop: StopRequest) -> StageOutcome | None:
@@ -108,6 +107,7 @@ class Run:
             agree=of_rank_zero,
         )
         self.hours = HourLimit(spec)
+        self.heap = HeapTrimmer()
         self.memory = MemoryWatch(
             spec.attempt_dir, rank=ranks.rank, settings=spec.memory, gpu=spec.use_gpu
         )
@@ -180,8 +180,8 @@ class Run:
         self.memory.after_step(step, self.schedule.steps)
         if self.memory.wants_restart:
             self.stop.request()
-        if self.ranks.device.type == "cpu" and step % TRIM_EVERY_STEPS == 0:
-            trim_heap()
+        if self.ranks.device.type == "cpu":
+            self.heap.between_rounds()
 
     def share(self, rows: list[int], samples: Samples) -> Share:
         """What this rank feeds to the model of `rows`."""
