@@ -163,3 +163,15 @@ def test_what_gpus_reached_is_kept_for_plans_of_as_many_nodes(tmp_path: Path) ->
     Measured(tuple(links(3, lambda *pair: 1.0)), (), ()).keep(tmp_path, kept, None)
     assert len(list(kept.iterdir())) == 2
     assert read_links(tmp_path / LINKS_NAME).fabric_gbytes == 1.0
+
+
+@pytest.mark.parametrize(
+    ("speeds", "words"),
+    [
+        ([1.16], "1 pair, 1.16 to 1.16 GB/s"),
+        ([20.1, None, 22.4], "3 pairs, 20.1 to 22.4 GB/s, 1 dead"),
+    ],
+)
+def test_what_was_found_in_words(speeds: list[float | None], words: str) -> None:
+    links = tuple(Link(("a", "b"), speed) for speed in speeds)
+    assert Measured(links, (), ()).in_words() == words

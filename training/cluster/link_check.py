@@ -43,7 +43,8 @@ class Measured(NamedTuple):
         reached = f", {min(speeds):.3g} to {max(speeds):.3g} GB/s" if speeds else ""
         silent = f", {len(self.links) - len(speeds)} dead" if len(speeds) < len(self.links) else ""
         unseen = f"; not tried: {'; '.join(self.unseen)}" if self.unseen else ""
-        return f"{len(self.links)} pairs{reached}{silent}{unseen}"
+        pairs = "1 pair" if len(self.links) == 1 else f"{len(self.links)} pairs"
+        return f"{pairs}{reached}{silent}{unseen}"
 
     def keep(self, folder: Path, kept: Path | None, suspected: Suspicion | None) -> None:
         """Write the measurement into the attempt's folder, and where GPUs were measured into that
